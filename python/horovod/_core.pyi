@@ -64,6 +64,9 @@ class Handle:
     def dtype(self) -> int:
         """The code of the type of its tensor."""
 
+    def result(self) -> Any:
+        """After wait(): what that returned."""
+
     def output_dlpack(self) -> Any:
         """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""
 
@@ -172,10 +175,12 @@ def joins() -> int:
 # shape, dtype, place), where the place is -1 for the CPU or (GPU, stream, current_stream) with the address of the stream
 # in which the tensor is made and what gives, for a GPU, the address of the stream that is current: wait() lets that one
 # wait for the result, and the GPU may not have made it yet; None: wait() returns when it has. output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
-# reducescatter). Reduction: (REDUCE_..., prescale, postscale, id of the process set).
+# reducescatter), or (ptr, shape): memory for the result if it has this shape, which the caller guesses; if it has another one, wait() returns None, and output_dlpack() has it.
+# Reduction: (REDUCE_..., prescale, postscale, id of the process set).
 _Call = tuple[int, str, int, Sequence[int]]
 _Place = int | tuple[int, int, Callable[[int], int] | None]
-_Tensor = tuple[int, int, Sequence[int], int, _Place]
+_Output = int | tuple[int, Sequence[int]]
+_Tensor = tuple[int, _Output, Sequence[int], int, _Place]
 _Reduction = tuple[int, float, float, int]
 
 def enqueue(
@@ -195,12 +200,15 @@ def enqueue_group(
 _EnqueueTensor = Callable[[int, str, int, Any, Any, int, float, float, int, bool], Handle | None]
 _EnqueueTensors = Callable[[_Call, list[Any], _Reduction], HandleGroup | None]
 
-def tensor_calls(classes: tuple[type, ...]) -> tuple[_EnqueueTensor, _EnqueueTensors] | None:
+def tensor_calls(
+    classes: tuple[type, ...], current_stream: Callable[[int], int]
+) -> tuple[_EnqueueTensor, _EnqueueTensors] | None:
     """enqueue() and enqueue_group() for tensors of these classes, which they read themselves.
 
     The first writes to `output`, which may be the tensor itself, and gives it as its result; the second works in place.
-    They give None, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is not
-    in CPU memory, has gaps, is negated lazily, or has a type that not all reductions take. In place of both, None if
+    They give None, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is
+    neither in CPU memory nor on a GPU of CUDA, or not where the others are, has gaps, is negated lazily, or has a type
+    that not all reductions take. `current_stream`: as in a place, which they ask before. In place of both, None if
     the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
     """
 

@@ -48,7 +48,7 @@ pybind11::capsule to_dlpack(std::shared_ptr<void> memory, const Shape& shape, Da
   owner->memory = std::move(memory);
   DLTensor& tensor = owner->managed.dl_tensor;
   tensor.data = owner->memory.get();
-  tensor.device = device == kCpuDevice ? DLDevice{1, 0} : DLDevice{2, device};
+  tensor.device = device == kCpuDevice ? DLDevice{kDlpackCpu, 0} : DLDevice{kDlpackCuda, device};
   tensor.ndim = static_cast<std::int32_t>(shape.size());
   tensor.dtype = dl_type(dtype);
   tensor.shape = owner->shape.data();

@@ -10,8 +10,11 @@
 // DLPack's C structures (https://dmlc.github.io/dlpack/latest/c_api.html), as far as they are read or written here.
 namespace hvd::python {
 
+inline constexpr std::int32_t kDlpackCpu = 1;
+inline constexpr std::int32_t kDlpackCuda = 2;
+
 struct DLDevice {
-  std::int32_t device_type;  // 1 = CPU, 2 = CUDA
+  std::int32_t device_type;
   std::int32_t device_id;
 };
 struct DLDataType {

@@ -57,7 +57,7 @@ std::vector<py::object> PyHandle::wait_all(const std::vector<PyHandle>& handles)
   results.reserve(handles.size());
   for (const PyHandle& each : handles) {
     raise_if_error(each.handle_->status());
-    results.push_back(each.result_);
+    results.push_back(each.result());
   }
   const Handle* before = nullptr;
   for (const PyHandle& each : handles) {
@@ -79,6 +79,11 @@ void PyHandle::order() const {
 bool PyHandle::done() const {
   release_dropped_objects();
   return handle_->done();
+}
+
+py::object PyHandle::result() const {
+  require_done();
+  return output_ == nullptr || output_->is_in_guessed ? result_ : py::none();
 }
 
 py::capsule PyHandle::output_dlpack() const {

@@ -18,6 +18,9 @@ struct OutputSlot {
   std::shared_ptr<PagePool> pages;  // where it comes from
   std::shared_ptr<void> memory;
   int device = kCpuDevice;
+  void* guessed = nullptr;  // the caller's memory, for a result of this shape
+  Shape guess{};
+  bool is_in_guessed = false;
 };
 
 // Waits without the GIL until `handle` is done; raises its error, KeyboardInterrupt, or HorovodInternalError in a child
@@ -30,8 +33,8 @@ void wait_for_handle_in_callback(const HandlePtr& handle, const ForkMark& submit
 // What Python calls a Handle: the core's handle, and the memory the core allocated for it. Used under the GIL.
 class PyHandle {
  public:
-  // `result` is what wait() gives: the tensor whose memory the operation writes, or None. `current_stream`: as
-  // Place::current_stream.
+  // `result` is what wait() gives: the tensor whose memory the operation writes, or None, also where it was a guess
+  // that was wrong. `current_stream`: as Place::current_stream.
   PyHandle(HandlePtr handle, std::shared_ptr<OutputSlot> output, DataType dtype, pybind11::object result,
            pybind11::object current_stream)
       : handle_(std::move(handle)),
@@ -44,15 +47,16 @@ class PyHandle {
   pybind11::object wait() const {
     wait_for_handle(handle_, submitted_);
     order();
-    return result_;
+    return result();
   }
   pybind11::object wait_in_callback() const {
     wait_for_handle_in_callback(handle_, submitted_);
-    return result_;
+    return result();
   }
   // Waits for several with one release of the GIL. Raises the first one's error when all have ended.
   static std::vector<pybind11::object> wait_all(const std::vector<PyHandle>& handles);
-  // These three raise ValueError unless done().
+  // These four raise ValueError unless done(). What wait() gave.
+  pybind11::object result() const;
   pybind11::capsule output_dlpack() const;
   std::vector<std::int64_t> received_splits() const;
   std::int64_t value() const;

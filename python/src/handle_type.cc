@@ -49,6 +49,7 @@ PyTypeObject* make_type() {
       {"done", &call<&PyHandle::done>, METH_NOARGS, nullptr},
       {"wait", &call<&PyHandle::wait>, METH_NOARGS, nullptr},
       {"wait_in_callback", &call<&PyHandle::wait_in_callback>, METH_NOARGS, nullptr},
+      {"result", &call<&PyHandle::result>, METH_NOARGS, nullptr},
       {"output_dlpack", &call<&PyHandle::output_dlpack>, METH_NOARGS, nullptr},
       {"received_splits", &call<&PyHandle::received_splits>, METH_NOARGS, nullptr},
       {"value", &call<&PyHandle::value>, METH_NOARGS, nullptr},

@@ -11,21 +11,30 @@ namespace hvd::python {
 std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor) {
   const auto op = checked<OpType>(call.kind, kOpTypeCount, "kind");
   const bool core_allocates = op == OpType::kAllgather || op == OpType::kAlltoall || op == OpType::kReducescatter;
-  if (!core_allocates || tensor.output != 0) return nullptr;
+  if (!core_allocates || (tensor.output != 0 && !tensor.guess)) return nullptr;
   const auto session = session_slot().require_running();
-  return std::make_shared<OutputSlot>(OutputSlot{session->pages(), nullptr, tensor.place.device});
+  const auto slot = std::make_shared<OutputSlot>(OutputSlot{session->pages(), nullptr, tensor.place.device});
+  if (tensor.guess) {
+    slot->guessed = reinterpret_cast<void*>(tensor.output);
+    slot->guess = *tensor.guess;
+  }
+  return slot;
 }
 
 namespace {
 
-// Of results on a GPU. The session outlives its operations.
-std::function<Result<void*>(const Shape&)> allocation_on_gpu(Session& session, std::shared_ptr<OutputSlot> slot,
-                                                             std::size_t item) {
-  return [&session, slot = std::move(slot), item](const Shape& shape) -> Result<void*> {
-    const auto bytes = static_cast<std::size_t>(num_elements(shape)) * item;
-    HVD_ASSIGN_OR_RETURN(slot->memory, session.allocate_on_gpu(slot->device, bytes));
-    return slot->memory.get();
-  };
+// The session outlives its operations.
+Result<void*> allocate(Session& session, OutputSlot& slot, const Shape& shape, std::size_t item) {
+  slot.is_in_guessed = slot.guessed != nullptr && slot.guess == shape;
+  if (slot.is_in_guessed) return slot.guessed;
+  const auto bytes = static_cast<std::size_t>(num_elements(shape)) * item;
+  if (slot.device != kCpuDevice) {
+    HVD_ASSIGN_OR_RETURN(slot.memory, session.allocate_on_gpu(slot.device, bytes));
+  } else {
+    slot.memory = slot.pages->take(bytes);
+    if (slot.memory == nullptr) return Status::internal("out of memory for an output of shape " + to_string(shape));
+  }
+  return slot.memory.get();
 }
 
 }  // namespace
@@ -41,22 +50,15 @@ void fill_operation(Operation& operation, const CallArgs& call, TensorArgs&& ten
   operation.input.device = tensor.place.device;
   operation.stream = reinterpret_cast<void*>(tensor.place.stream);
   operation.may_precede_gpu = !tensor.place.current_stream.is_none();
-  operation.output = reinterpret_cast<void*>(tensor.output);
+  operation.output = slot == nullptr ? reinterpret_cast<void*>(tensor.output) : nullptr;
   operation.reduce_op = checked<ReduceOp>(reduction.op, kReduceOpCount, "op");
   operation.prescale = reduction.prescale;
   operation.postscale = reduction.postscale;
   operation.process_set = reduction.process_set;
-  if (slot != nullptr && slot->device != kCpuDevice) {
-    operation.allocate_output =
-        allocation_on_gpu(*session_slot().require_running(), slot, element_size(operation.input.dtype));
-  } else if (slot != nullptr) {
-    const std::size_t item = element_size(operation.input.dtype);
-    operation.allocate_output = [slot, item](const Shape& shape) -> Result<void*> {
-      slot->memory = slot->pages->take(static_cast<std::size_t>(num_elements(shape)) * item);
-      if (slot->memory == nullptr) return Status::internal("out of memory for an output of shape " + to_string(shape));
-      return slot->memory.get();
-    };
-  }
+  if (slot == nullptr) return;
+  const auto session = session_slot().require_running();
+  operation.allocate_output = [&session = *session, slot, item = element_size(operation.input.dtype)](
+                                  const Shape& shape) { return allocate(session, *slot, shape, item); };
 }
 
 Operation make_operation(CallArgs&& call, TensorArgs&& tensor, const ReductionArgs& reduction,

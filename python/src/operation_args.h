@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct TensorArgs {
   Shape shape;
   int dtype;
   Place place{};
+  // `output` has room for a result of this shape, which only the core knows: another shape gets memory of the core.
+  std::optional<Shape> guess{};
 };
 
 TensorArgs tensor_from(PyObject* object);
@@ -70,7 +73,7 @@ ReductionArgs reduction_from(PyObject* object);
 // Of its four items.
 ReductionArgs reduction_of(PyObject* const* items);
 
-// Where the core puts the memory of a result, or null when the caller gave memory.
+// Where the core puts the memory of a result whose shape only it knows, or null for others.
 std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor);
 
 // `slot` is what slot_for() gave for them. Without name and `keep_alive`.

@@ -87,7 +87,15 @@ Place place_of(PyObject* object) {
 
 TensorArgs tensor_from(PyObject* object) {
   PyObject* const* const items = items_of(object, 5, "tensor");
-  return {address_of(items[0]), address_of(items[1]), shape_of(items[2]), int_of(items[3]), place_of(items[4])};
+  TensorArgs tensor{address_of(items[0]), 0, shape_of(items[2]), int_of(items[3]), place_of(items[4])};
+  if (PyTuple_Check(items[1])) {
+    PyObject* const* const guess = items_of(items[1], 2, "output");
+    tensor.output = address_of(guess[0]);
+    tensor.guess = shape_of(guess[1]);
+  } else {
+    tensor.output = address_of(items[1]);
+  }
+  return tensor;
 }
 
 }  // namespace hvd::python

@@ -34,8 +34,9 @@ void require_count(const char* function, Py_ssize_t expected, Py_ssize_t given) 
 std::optional<TensorArgs> read_both(const TensorReader& reader, PyObject* tensor, PyObject* output) {
   auto read = reader.read(tensor);
   if (!read || output == tensor) return read;
-  const auto written = reader.read(output);
+  const auto written = reader.read(output, &*read);
   if (!written || written->shape != read->shape || written->dtype != read->dtype) return std::nullopt;
+  if (written->place.device != read->place.device) return std::nullopt;
   read->output = written->data;
   return read;
 }
@@ -49,11 +50,12 @@ PyObject* enqueue_tensor(PyObject* self, PyObject* const* args, Py_ssize_t count
     PyObject* const output = args[4];
     auto read = read_both(reader_of(self), tensor, output);
     if (!read) return py::none();
+    py::object current_stream = read->place.current_stream;
     Operation operation = make_operation(call_of(args), std::move(*read), reduction_of(args + 5), nullptr);
     operation.keep_alive =
         keep_alive(output == tensor ? borrow(tensor) : py::make_tuple(borrow(tensor), borrow(output)));
     operation.is_awaited = args[9] == Py_True;
-    return to_python(submit(std::move(operation), nullptr, borrow(output), py::none()));
+    return to_python(submit(std::move(operation), nullptr, borrow(output), std::move(current_stream)));
   });
 }
 
@@ -62,9 +64,11 @@ PyObject* enqueue_tensors(PyObject* self, PyObject* const* args, Py_ssize_t coun
     require_count("enqueue_tensors", 3, count);
     const auto tensors = borrow(args[1]).cast<py::list>();
     Group group(call_from(args[0]), reduction_from(args[2]), tensors.size(), tensors);
+    std::optional<TensorArgs> before;
     for (const py::handle each : tensors) {
-      auto tensor = reader_of(self).read(each.ptr());
-      if (!tensor) return py::none();
+      auto tensor = reader_of(self).read(each.ptr(), before ? &*before : nullptr);
+      if (!tensor || (before && before->place.device != tensor->place.device)) return py::none();
+      before = tensor;
       group.add(std::move(*tensor), borrow(each.ptr()));
     }
     return py::cast(group.submit());
@@ -76,11 +80,11 @@ PyMethodDef fast_method(const char* name, PyObject* (*function)(PyObject*, PyObj
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, text};
 }
 
-py::object tensor_calls(py::tuple classes) {
+py::object tensor_calls(py::tuple classes, py::object current_stream) {
   static PyMethodDef one = fast_method("enqueue_tensor", &enqueue_tensor, "enqueue() of a tensor; None: not here.");
   static PyMethodDef many =
       fast_method("enqueue_tensors", &enqueue_tensors, "enqueue_group() in place; None: not here.");
-  auto reader = TensorReader::of(std::move(classes));
+  auto reader = TensorReader::of(std::move(classes), std::move(current_stream));
   if (!reader) return py::none();
   const py::capsule self(new TensorReader(std::move(*reader)), kReader, [](PyObject* capsule) {
     delete static_cast<TensorReader*>(PyCapsule_GetPointer(capsule, kReader));
@@ -91,6 +95,8 @@ py::object tensor_calls(py::tuple classes) {
 
 }  // namespace
 
-void register_tensor_calls(py::module_& module) { module.def("tensor_calls", &tensor_calls, py::arg("classes")); }
+void register_tensor_calls(py::module_& module) {
+  module.def("tensor_calls", &tensor_calls, py::arg("classes"), py::arg("current_stream"));
+}
 
 }  // namespace hvd::python

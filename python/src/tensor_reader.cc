@@ -53,7 +53,7 @@ bool is_contiguous(const DLTensor& tensor) {
 
 }  // namespace
 
-std::optional<TensorReader> TensorReader::of(py::tuple classes) {
+std::optional<TensorReader> TensorReader::of(py::tuple classes, py::object current_stream) {
   const py::object capsule = py::getattr(classes[0], kAttribute, py::none());
   if (PyCapsule_IsValid(capsule.ptr(), kCapsule) == 0) return std::nullopt;
   const auto* table = static_cast<const ExchangeTable*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
@@ -61,11 +61,14 @@ std::optional<TensorReader> TensorReader::of(py::tuple classes) {
   if (table == nullptr || table->major_version != kMajorVersion || table->tensor_from_py_object == nullptr) {
     return std::nullopt;
   }
-  return TensorReader(table->tensor_from_py_object, std::move(classes));
+  return TensorReader(table->tensor_from_py_object, std::move(classes), std::move(current_stream));
 }
 
-TensorReader::TensorReader(ReadFunction function, py::tuple classes)
-    : function_(function), classes_(std::move(classes)), is_neg_(classes_[0].attr("is_neg")) {}
+TensorReader::TensorReader(ReadFunction function, py::tuple classes, py::object current_stream)
+    : function_(function),
+      classes_(std::move(classes)),
+      is_neg_(classes_[0].attr("is_neg")),
+      current_stream_(std::move(current_stream)) {}
 
 bool TensorReader::is_of_class(PyObject* tensor) const {
   for (const py::handle each : classes_) {
@@ -74,7 +77,14 @@ bool TensorReader::is_of_class(PyObject* tensor) const {
   return false;
 }
 
-std::optional<TensorArgs> TensorReader::read(PyObject* tensor) const {
+Place TensorReader::place_on_gpu(int device) const {
+  const py::object stream = current_stream_(device);
+  void* const address = PyLong_AsVoidPtr(stream.ptr());
+  if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return {device, reinterpret_cast<std::uintptr_t>(address), current_stream_};
+}
+
+std::optional<TensorArgs> TensorReader::read(PyObject* tensor, const TensorArgs* before) const {
   if (!is_of_class(tensor)) return std::nullopt;
   DLTensor found{};
   if (function_(tensor, &found) != 0) {
@@ -82,14 +92,19 @@ std::optional<TensorArgs> TensorReader::read(PyObject* tensor) const {
     return std::nullopt;
   }
   const int code = code_of(found.dtype);
-  if (found.device.device_type != 1 || code < 0 || !is_contiguous(found)) return std::nullopt;
+  const bool is_on_gpu = found.device.device_type == kDlpackCuda;
+  if ((found.device.device_type != kDlpackCpu && !is_on_gpu) || code < 0 || !is_contiguous(found)) return std::nullopt;
   const auto is_negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), tensor));
   if (is_negated.ptr() != Py_False) {
     PyErr_Clear();
     return std::nullopt;
   }
   const auto data = reinterpret_cast<std::uintptr_t>(found.data) + found.byte_offset;
-  return TensorArgs{data, data, Shape(found.shape, found.shape + found.ndim), code};
+  TensorArgs read{data, data, Shape(found.shape, found.shape + found.ndim), code};
+  if (!is_on_gpu) return read;
+  const int device = found.device.device_id;
+  read.place = before != nullptr && before->place.device == device ? before->place : place_on_gpu(device);
+  return read;
 }
 
 }  // namespace hvd::python

@@ -7,7 +7,7 @@ whose rules this one keeps: what it refuses and with which words, which names ar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -284,7 +284,7 @@ class FakeCore:
             ]
         )
 
-    def tensor_calls(self, classes: tuple[type, ...]) -> None:
+    def tensor_calls(self, classes: tuple[type, ...], current_stream: Callable[[int], int]) -> None:
         """None, as with a torch whose tensors the core cannot read itself: so what Python says of them is seen."""
 
     @property

@@ -15,6 +15,7 @@ from fake_checks import OPS, Call
 if TYPE_CHECKING:
     from fake_core import FakeCore
 
+_ALLOCATED = ("allgather", "alltoall", "reducescatter")  # kinds
 CallTuple = tuple[int, str, int, Sequence[int]]
 TensorTuple = tuple[int, int, Sequence[int], int, int]
 ReductionTuple = tuple[int, float, float, int]
@@ -52,7 +53,7 @@ class Handle:
             self.end(error)
         if self._error is not None:
             raise self._error
-        return self._result
+        return self.result()
 
     wait_in_callback = wait
 
@@ -67,7 +68,7 @@ class Handle:
 
     def _write_result(self) -> None:
         call, size = self._call, fake_checks.byte_size(self._call)
-        if call.kind in ("allgather", "alltoall", "reducescatter"):
+        if call.kind in _ALLOCATED:
             self._output = torch.empty(call.shape, dtype=call.torch_type)
             ctypes.memmove(self._output.data_ptr(), call.data_ptr, size)
         elif call.output_ptr != call.data_ptr:
@@ -80,6 +81,11 @@ class Handle:
     @property
     def dtype(self) -> int:
         return self._call.dtype
+
+    def result(self) -> Any:
+        """The fake is given no memory for results whose shape a caller guesses: those are on GPUs."""
+        self._require_done()
+        return None if self._call.kind in _ALLOCATED else self._result
 
     def output_dlpack(self) -> Any:
         self._require_done()

@@ -19,6 +19,7 @@ from horovod.torch._tensors import (
     check_one_device,
     enqueue_tensor,
     enqueue_tensors,
+    guessed_result,
     mark_written,
     new_result,
     place_of,
@@ -142,12 +143,17 @@ def submit_reduced(
 def _described(
     call: Call, reduction: Reduction, tensor: torch.Tensor, output: torch.Tensor | None
 ) -> tuple[CoreTensor, torch.Tensor | None]:
-    """The tensor as the core takes it, and the output: a new one if none was given and its shape is known."""
+    """The tensor as the core takes it, and the output: a new one if none was given, or where its shape is guessed."""
     dtype = check(call, reduction, tensor)
-    if output is None and call.kind in SHAPE_KEEPING:
-        output = new_result(tensor, dtype)
     data = tensor.data_ptr()
-    target = data if output is tensor else 0 if output is None else output.data_ptr()
+    target: int | tuple[int, torch.Size] = 0
+    if output is tensor:
+        target = data
+    elif call.kind in SHAPE_KEEPING:
+        output = new_result(tensor, dtype) if output is None else output
+        target = output.data_ptr()
+    elif (output := guessed_result(call, reduction, tensor)) is not None:
+        target = output.data_ptr(), output.shape
     return (data, target, tensor.shape, dtype, place_of(tensor)), output
 
 

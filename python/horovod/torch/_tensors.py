@@ -39,6 +39,7 @@ _BOOL = core.DTYPE_BOOL
 _ADASUM = core.REDUCE_ADASUM
 _ALLREDUCE = core.OP_ALLREDUCE
 _REDUCESCATTER = core.OP_REDUCESCATTER
+_ALLGATHER = core.OP_ALLGATHER
 SHAPE_KEEPING = (_ALLREDUCE, core.OP_BROADCAST)  # kinds whose results have the shapes of the tensors
 _REDUCING = (_ALLREDUCE, _REDUCESCATTER)
 _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
@@ -49,12 +50,12 @@ def _needs_a_look(*_: Any) -> None:
     """In the place of functions that this torch does not make possible."""
 
 
-# Submit what lies in CPU memory without asking Python for anything of it, in three quarters of the time, and half of it
-# for groups. Nearly all tensors do; for others, and for those that cannot be sent at all, they give None.
-enqueue_tensor, enqueue_tensors = core.tensor_calls(_BASE_CLASSES) or (_needs_a_look, _needs_a_look)
-
 # The address of the stream that is current on a GPU.
 current_stream = _private.stream_getter()
+
+# Submit tensors without asking Python for more of them than the stream, in three quarters of the time, and half of it
+# for groups. Nearly all can be; for others, and for those that cannot be sent at all, they give None.
+enqueue_tensor, enqueue_tensors = core.tensor_calls(_BASE_CLASSES, current_stream) or (_needs_a_look, _needs_a_look)
 
 # Tells autograd that a tuple or list of tensors was written to: a backward pass that needs the old values raises.
 mark_written = _private.version_counter()
@@ -118,9 +119,38 @@ def _refusal(tensor: Any, operation: str) -> Exception:
     return ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
 
 
+def guessed_result(call: Call, reduction: Reduction, tensor: torch.Tensor) -> torch.Tensor | None:
+    """Memory of torch for a result whose shape the core will know, if all ranks give as many rows; None on CPUs.
+
+    On a GPU the core would ask the driver for it, which takes ten times as long, and torch's own belongs to the stream
+    that is current, as any result there.
+    """
+    if not tensor.is_cuda or tensor.dim() == 0:
+        return None
+    ranks = reduction.process_set.ranks or ()
+    rank = core.rank() if core.is_initialized() else -1
+    if rank not in ranks:
+        return None  # the core says what is wrong
+    rows, *rest = tensor.shape
+    if call.kind == _ALLGATHER:
+        rows *= len(ranks)
+    elif call.kind == _REDUCESCATTER:
+        rows = rows // len(ranks) + (ranks.index(rank) < rows % len(ranks))
+    elif call.splits:
+        rows = sum(call.splits)
+    try:
+        result = torch.empty((rows, *rest), dtype=tensor.dtype, device=tensor.device)
+    except torch.cuda.OutOfMemoryError:
+        return None  # it may be smaller
+    return result if result.numel() > 0 else None
+
+
 def output_of(native: Any) -> torch.Tensor:
-    """The result of an operation for which the core has allocated the memory."""
-    result: torch.Tensor = from_dlpack(native.output_dlpack())
+    """The result of an operation whose shape only the core knew."""
+    result: torch.Tensor | None = native.result()
+    if result is not None:
+        return result
+    result = from_dlpack(native.output_dlpack())
     viewed = _VIEWED.get(native.dtype)
     return result if viewed is None else result.view(viewed)
 
@@ -141,8 +171,10 @@ def sparse_tensor(indices: torch.Tensor, values: torch.Tensor, shape: torch.Size
 
 
 def small_result(tensor: Any) -> torch.Tensor | None:
-    """Memory for a result of a small tensor on the CPU, of its shape and type; None for any other."""
-    if type(tensor) in _BASE_CLASSES and tensor.is_cpu and tensor.layout is _STRIDED and tensor.nbytes < _LARGE:
+    """Memory for a result of a tensor that is small or on a GPU, of its shape and type; None for any other."""
+    if type(tensor) not in _BASE_CLASSES or tensor.layout is not _STRIDED:
+        return None
+    if tensor.is_cuda or (tensor.is_cpu and tensor.nbytes < _LARGE):
         return torch.empty_like(tensor)
     return None
 

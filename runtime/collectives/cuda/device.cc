@@ -14,14 +14,20 @@ constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_
 constexpr int kCapabilityMinor = 76;
 constexpr std::array kPlaceOnBus = {50, 33, 34};  // CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, _BUS_ID, _DEVICE_ID
 
+thread_local void* scope_context = nullptr;  // of the innermost Scope
+
 }  // namespace
 
-Device::Scope::Scope(const Device& device) : device_(device) {
+Device::Scope::Scope(const Device& device) : device_(device), outer_(scope_context) {
+  if (outer_ == device_.context_) return;
+  scope_context = device_.context_;
   device_.driver_->calls().push_context(device_.context_);
   device_.driver_->calls().exchange_capture_mode(&capture_mode_);
 }
 
 Device::Scope::~Scope() {
+  if (outer_ == device_.context_) return;
+  scope_context = outer_;
   void* own = nullptr;
   device_.driver_->calls().exchange_capture_mode(&capture_mode_);
   device_.driver_->calls().pop_context(&own);
@@ -204,8 +210,8 @@ Result<bool> Event::has_come() const {
 }
 
 Status Event::hold_up(void* stream) const {
-  HVD_RETURN_IF_ERROR(device_->check_not_captured(stream));
   const Device::Scope scope(*device_);
+  HVD_RETURN_IF_ERROR(device_->check_not_captured(stream));
   return device_->driver().check(device_->driver().calls().stream_waits(stream, event_, 0), "cuStreamWaitEvent");
 }
 

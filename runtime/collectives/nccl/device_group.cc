@@ -20,6 +20,7 @@ std::string DeviceGroup::why_not(const CollectiveCall& call) const {
 
 void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done,
                         std::function<void()> has_begun) {
+  const cuda::Device::Scope scope(*stream_->device());
   auto begin = enqueue(call);
   auto end = stream_->record();
   Status why = begin.status();

@@ -64,19 +64,50 @@ def values_at(address: int, count: int, dtype: torch.dtype = torch.float32) -> l
     return list(torch.frombuffer(memory, dtype=dtype).tolist())
 
 
-class _Managed(ctypes.Structure):
-    """The beginning of a DLManagedTensor."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32)]
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
 
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+class OnGpu:
+    """Some float32 in a row on a GPU, as a torch for CUDA shows its tensors to C (`__dlpack_c_exchange_api__`)."""
+
+    def __init__(self, gpu: int, address: int, count: int) -> None:
+        self.gpu, self.address, self.shape = gpu, address, (ctypes.c_int64 * 1)(count)
+
+    def is_neg(self) -> bool:
+        return False
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_DLTensor))
+def _show(tensor: OnGpu, to: Any) -> int:
+    to[0] = _DLTensor(tensor.address, 2, tensor.gpu, 1, 2, 32, 1, ctypes.addressof(tensor.shape), None, 0)
+    return 0
+
+
+class _Table(ctypes.Structure):
+    """A DLPackExchangeAPI."""
+
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("others", ctypes.c_void_p * 4), ("show", ctypes.c_void_p)]
+
+
+_table = _Table((1, 3), (None,) * 4, ctypes.cast(_show, ctypes.c_void_p))
+_name = b"dlpack_exchange_api"  # the capsule keeps its address
+OnGpu.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_table), _name, None)  # type: ignore[attr-defined]
 
 
 def values_of(handle: Any, gpu: int, count: int) -> list[float]:
     """The result of an operation, which the core has put on that GPU."""
     capsule = handle.output_dlpack()
-    result = _Managed.from_address(_get_pointer(capsule, b"dltensor"))
+    result = _DLTensor.from_address(_get_pointer(capsule, b"dltensor"))
     assert (result.device_type, result.device) == (2, gpu)
     return values_at(result.data, count)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from fake_gpu import load_driver, put, values_at, values_of
+from fake_gpu import OnGpu, load_driver, put, values_at, values_of
 from horovod._common.native import core
 from horovod.torch._tensors import current_stream, place_of, transferable
 
@@ -52,6 +52,46 @@ handles = core.enqueue_group((core.OP_ALLGATHER, "rows", -1, ()), entries, SUM, 
 core.wait_all(handles)
 for handle in handles:
     assert values_of(handle, gpu, 3) == [0.0, 1.0, 1.0]
+
+# Memory for a result whose shape the caller guesses: right for one of a group, wrong for the other.
+guessed = [on_gpu([0.0] * 3) for _ in range(2)]
+shapes = [(3,), (2,)]
+for alone in (True, False):
+    entries = [
+        (address, (room, shape), (rank + 1,), core.DTYPE_FLOAT32, place)
+        for address, room, shape in zip(rows, guessed, shapes, strict=True)
+    ]
+    if alone:
+        group = [core.enqueue((core.OP_ALLGATHER, f"row {i}", -1, ()), entry, SUM, None, i) for i, entry in enumerate(entries)]
+        assert [handle.wait() for handle in group] == [0, None]
+    else:
+        together = core.enqueue_group((core.OP_ALLGATHER, "guessed", -1, ()), entries, SUM, None, [0, 1])
+        assert together.wait() == [0, None]
+        group = together.handles()
+    assert [handle.result() for handle in group] == [0, None]
+    assert values_at(guessed[0], 3) == [0.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="it wrote to the given memory"):
+        group[0].output_dlpack()
+    assert values_of(group[1], gpu, 3) == [0.0, 1.0, 1.0]
+    assert values_at(guessed[1], 3) == [0.0] * 3
+    ctypes.memset(guessed[0], 0, 12)
+
+# As the core reads them itself, for which it asks once what stream is current, and refuses what is on several GPUs.
+streams_of: list[int] = []
+one, many = core.tensor_calls((OnGpu,), lambda device: streams_of.append(device) or stream)  # type: ignore[misc]
+first, second = (OnGpu(gpu, on_gpu([rank + 1.0] * 3), 3) for _ in range(2))
+assert one(core.OP_ALLREDUCE, "read", -1, first, second, *SUM, True).wait() is second
+fake.fake_cuda_synchronize(stream)
+assert values_at(first.address, 3) == [rank + 1.0] * 3
+assert values_at(second.address, 3) == [3.0] * 3
+assert streams_of == [gpu, gpu]  # for the call, and for who waits
+assert many((core.OP_ALLREDUCE, "both", -1, ()), [first, second], SUM).wait() == [first, second]
+fake.fake_cuda_synchronize(stream)
+assert values_at(first.address, 3) == [3.0] * 3
+assert values_at(second.address, 3) == [6.0] * 3
+elsewhere = OnGpu((gpu + 1) % 4, on_gpu([0.0] * 3), 3)
+assert many((core.OP_ALLREDUCE, "apart", -1, ()), [first, elsewhere], SUM) is None
+assert one(core.OP_ALLREDUCE, "apart", -1, first, elsewhere, *SUM, True) is None
 
 with pytest.raises(ValueError, match="there is no GPU 7"):
     core.enqueue((core.OP_ALLREDUCE, "bad", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, (7, 0, None)), SUM, None)

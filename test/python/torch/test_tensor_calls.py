@@ -49,13 +49,17 @@ NEEDS_A_LOOK: dict[str, Callable[[], Any]] = {
 }
 
 
+def no_stream(gpu: int) -> int:
+    raise AssertionError(f"GPU {gpu} was asked for the stream of a tensor in the host's memory")
+
+
 def test_a_class_without_the_table_has_no_calls() -> None:
-    assert core.tensor_calls((int,)) is None
-    assert (core.tensor_calls(CLASSES) is not None) == HAS_TABLE
+    assert core.tensor_calls((int,), no_stream) is None
+    assert (core.tensor_calls(CLASSES, no_stream) is not None) == HAS_TABLE
 
 
 if HAS_TABLE:
-    enqueue_tensor, enqueue_group = core.tensor_calls(CLASSES)
+    enqueue_tensor, enqueue_group = core.tensor_calls(CLASSES, no_stream)
 
     def enqueue(tensor: Any, output: Any = None) -> Any:
         return enqueue_tensor(*CALL[:3], tensor, tensor if output is None else output, *SUM, False)
