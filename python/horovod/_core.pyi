@@ -65,7 +65,7 @@ class Handle:
         """The code of the type of its tensor."""
 
     def result(self) -> Any:
-        """After wait(): what that returned."""
+        """After a wait() that went well: what that returned."""
 
     def output_dlpack(self) -> Any:
         """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""
@@ -175,7 +175,7 @@ def joins() -> int:
 # shape, dtype, place), where the place is -1 for the CPU or (GPU, stream, current_stream) with the address of the stream
 # in which the tensor is made and what gives, for a GPU, the address of the stream that is current: wait() lets that one
 # wait for the result, and the GPU may not have made it yet; None: wait() returns when it has. output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
-# reducescatter), or (ptr, shape): memory for the result if it has this shape, which the caller guesses; if it has another one, wait() returns None, and output_dlpack() has it.
+# reducescatter), or (ptr, shape): memory for the result if it has this shape, which the caller guesses, and for whose place it answers; if it has another one, wait() returns None, and output_dlpack() has it.
 # Reduction: (REDUCE_..., prescale, postscale, id of the process set).
 _Call = tuple[int, str, int, Sequence[int]]
 _Place = int | tuple[int, int, Callable[[int], int] | None]

@@ -13,7 +13,7 @@
 
 namespace hvd::python {
 
-// Receives the memory of a result whose shape only the core knows. Written once, by a lane, before the handle is done.
+// Receives the memory of a result whose shape only the core knows: written once, by a lane, before the handle is done.
 struct OutputSlot {
   std::shared_ptr<PagePool> pages;  // where it comes from
   std::shared_ptr<void> memory;
@@ -30,7 +30,7 @@ void wait_for_handle(const HandlePtr& handle, const ForkMark& submitted);
 // signal.
 void wait_for_handle_in_callback(const HandlePtr& handle, const ForkMark& submitted);
 
-// What Python calls a Handle: the core's handle, and the memory the core allocated for it. Used under the GIL.
+// What Python calls a Handle: the core's handle, and where its result is. Used under the GIL.
 class PyHandle {
  public:
   // `result` is what wait() gives: the tensor whose memory the operation writes, or None, also where it was a guess

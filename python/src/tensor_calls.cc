@@ -1,4 +1,4 @@
-// tensor_calls() of _core.pyi: functions that submit tensors without asking Python for anything of them.
+// tensor_calls() of _core.pyi: functions that submit tensors without asking Python for more of them than the stream.
 #include <optional>
 #include <string>
 #include <utility>

@@ -25,30 +25,40 @@ SmallExchange::SmallExchange(int rank, OperationTable& table, SlotsFactory facto
     : rank_(rank), table_(table), factory_(std::move(factory)), engine_(std::move(engine)) {}
 
 Result<HandlePtr> SmallExchange::add(Operation&& operation) {
-  const MutexLock lock(mutex_);
-  const Found found = find(operation);
-  finish_last_use(found);
-  finish_last_uses_of_groups(operation);
-  bool is_taken = false;
-  const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
-  HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
-  if (!is_taken) engine_.notify();
+  std::shared_ptr<SmallUse> waits;
+  HandlePtr handle;
+  {
+    const Locked lock(*this);
+    const Found found = find(operation);
+    finish_last_use(found);
+    finish_last_uses_of_groups(operation);
+    bool is_taken = false;
+    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, waits); };
+    HVD_ASSIGN_OR_RETURN(handle, table_.add(std::move(operation), take));
+    if (!is_taken) engine_.notify();
+  }
+  if (waits != nullptr) waiter_.wait_for(waits);
   return handle;
 }
 
 Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&& operations) {
-  const MutexLock lock(mutex_);
-  const Found found = find_group(operations);
-  finish_last_use(found);
-  if (!operations.empty()) finish_last_uses_of_groups(operations.front());
-  for (const Operation& operation : operations) {
-    const auto set = sets_.find(operation.process_set);
-    if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
+  std::shared_ptr<SmallUse> waits;
+  std::vector<HandlePtr> handles;
+  {
+    const Locked lock(*this);
+    const Found found = find_group(operations);
+    finish_last_use(found);
+    if (!operations.empty()) finish_last_uses_of_groups(operations.front());
+    for (const Operation& operation : operations) {
+      const auto set = sets_.find(operation.process_set);
+      if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
+    }
+    bool is_taken = false;
+    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, waits); };
+    HVD_ASSIGN_OR_RETURN(handles, table_.add_group(std::move(operations), take));
+    if (!is_taken) engine_.notify();
   }
-  bool is_taken = false;
-  const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
-  HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations), take));
-  if (!is_taken) engine_.notify();
+  if (waits != nullptr) waiter_.wait_for(waits);
   return handles;
 }
 
@@ -93,12 +103,18 @@ void SmallExchange::finish_last_uses_of_groups(const Operation& operation) {
   for (auto& [key, group] : set->second.groups) finish_last_use({&set->second, &group});
 }
 
-// Whoever completes an operation with a callback is to be the engine or a lane: those go the ordinary way.
 bool SmallExchange::can_exchange(const Set& set, Tensor& tensor, Pending pending) {
   if (!is_same(tensor, pending)) return false;
-  if (std::ranges::any_of(pending, [](const auto& each) { return each->operation.on_done != nullptr; })) return false;
   const std::size_t bytes = tensor.data.bytes();
   return bytes <= kMostAtOnce || (pending.front()->operation.is_awaited && bytes <= most_bytes(set.slots->members()));
+}
+
+bool SmallExchange::start(Pending pending, const Found& found, std::shared_ptr<SmallUse>& waits) {
+  const bool is_taken = start(pending, found);
+  const bool has_callback =
+      std::ranges::any_of(pending, [](const auto& each) { return each->operation.on_done != nullptr; });
+  if (is_taken && has_callback) waits = found.tensor->open;
+  return is_taken;
 }
 
 bool SmallExchange::start(Pending pending, const Found& found) {
@@ -149,7 +165,10 @@ void SmallExchange::finish(Set& set, Tensor& tensor, Pending pending) {
             log_field("op", op_type_name(tensor.responses.front()->op)), log_field("backend", "shm"),
             log_field("path", "exchanged"));
   }
-  for (const PendingOperationPtr& each : pending) each->handle.state().output_shape = each->operation.input.shape;
+  for (const PendingOperationPtr& each : pending) {
+    each->handle.state().output_shape = each->operation.input.shape;
+    if (each->operation.on_done) ended_.push_back({each, std::exchange(each->operation.on_done, nullptr)});
+  }
   table_.complete(pending, reduced);
   if (!reduced.is_ok()) engine_.fail(reduced.message());
 }
@@ -184,7 +203,7 @@ void SmallExchange::seal_all(Set& set) {
 }
 
 void SmallExchange::give_up(TimePoint then) {
-  const MutexLock lock(mutex_);
+  const Locked lock(*this);
   if (is_closed_) return;
   for (auto& [id, set] : sets_) {
     Set& of = set;
@@ -196,7 +215,12 @@ void SmallExchange::give_up(TimePoint then) {
 
 // Sealed, so that who comes to a use later than this concludes what this rank does.
 void SmallExchange::close() {
-  const MutexLock lock(mutex_);
+  close_all();
+  waiter_.stop();
+}
+
+void SmallExchange::close_all() {
+  const Locked lock(*this);
   is_closed_ = true;
   for (auto& [id, set] : sets_) {
     Set& of = set;

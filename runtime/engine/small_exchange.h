@@ -16,6 +16,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/one_or_many.h"
 #include "runtime/collectives/shm/exchanged_tensor.h"
+#include "runtime/engine/exchange_waiter.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/pending_operation.h"
 #include "runtime/topology/process_set.h"
@@ -31,7 +32,8 @@ using SlotsFactory = std::function<std::shared_ptr<collectives::ExchangeSlots>(c
 // engine only tells what is cached. All members give a tensor the same slot, because they learn of cached tensors in
 // the same order, and use it for each operation of that name until somebody seals it; then they report its bit, as
 // every other cached tensor's. When it is cached anew, it has its slot again (docs/design/wire.md, "Tensors that
-// callers exchange").
+// callers exchange"). What ends by a callback, nobody waits for: an ExchangeWaiter does. Callbacks are called without
+// the lock, on whatever thread an operation ends.
 //
 // Thread-safe; outlives the session with the handles of its operations. Its lock comes before the table's.
 class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
@@ -63,13 +65,29 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // Uses that began before `then` go the ordinary way, where a stall is found out and told.
   void give_up(TimePoint then) HVD_EXCLUDES(mutex_);
   // What is complete is completed; all else is left to the table, here and on whoever comes later. Nothing starts any
-  // more.
+  // more. Not on a thread that an operation ends on.
   void close() HVD_EXCLUDES(mutex_);
 
   static ReduceOp reduction_of(const wire::Response& response);
 
  private:
   friend class SmallUse;
+  // Holds the lock for a scope. Then calls the callbacks of what ended meanwhile: one after another, however deep in
+  // the callbacks of others this is.
+  class HVD_THREAD_ATTRIBUTE(scoped_lockable) Locked {
+   public:
+    explicit Locked(SmallExchange& exchange) HVD_THREAD_ATTRIBUTE(acquire_capability(exchange.mutex_));
+    ~Locked() HVD_THREAD_ATTRIBUTE(release_capability());
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+   private:
+    SmallExchange& exchange_;
+  };
+  struct Ended {  // with a callback
+    PendingOperationPtr operation;
+    std::function<void(const Handle&)> on_done;
+  };
   using Responses = std::vector<std::shared_ptr<const wire::Response>>;
   using Pending = std::span<const PendingOperationPtr>;
   // A tensor, or those of a group, which lie one behind the other.
@@ -118,6 +136,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   static bool can_exchange(const Set& set, Tensor& tensor, Pending pending);
   // False: it goes the ordinary way, and so does this use of its name on all members. `found`: under its name.
   bool start(Pending pending, const Found& found) HVD_REQUIRES(mutex_);
+  // Also the use that an ExchangeWaiter is to wait for; or null.
+  bool start(Pending pending, const Found& found, std::shared_ptr<SmallUse>& waits) HVD_REQUIRES(mutex_);
   static collectives::ExchangeSlots::State come(Tensor& tensor, Pending pending);
   static Status reduce(const Set& set, Tensor& tensor, Pending pending);
   // A name is free again when all have come, whether or not somebody has looked.
@@ -133,6 +153,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // `renew`: the tensor gets a new bit, and so a new generation of its slot.
   void seal(Set& set, Tensor& tensor, bool renew = false) HVD_REQUIRES(mutex_);
   void seal_all(Set& set) HVD_REQUIRES(mutex_);
+  void close_all() HVD_EXCLUDES(mutex_);
   // Ends the open use, if there is one, by what came of it.
   void end(Set& set, Tensor& tensor, collectives::ExchangeSlots::State state, bool renew) HVD_REQUIRES(mutex_);
   void finish(Set& set, Tensor& tensor, Pending pending) HVD_REQUIRES(mutex_);
@@ -150,6 +171,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   bool is_closed_ HVD_GUARDED_BY(mutex_) = false;
   std::map<std::int32_t, Set> sets_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Cached> by_bit_ HVD_GUARDED_BY(mutex_);  // what may be exchanged
+  std::vector<Ended> ended_ HVD_GUARDED_BY(mutex_);
+  ExchangeWaiter waiter_;
 };
 
 // One operation, or those of a group, that wait in shared memory for the other members. Belongs to their handles'
@@ -171,6 +194,7 @@ class SmallUse {
 
  private:
   friend class SmallExchange;
+  friend class ExchangeWaiter;
 
   const std::shared_ptr<SmallExchange> exchange_;
   const std::shared_ptr<collectives::ExchangeSlots> slots_;

@@ -32,7 +32,7 @@ ReduceOp SmallExchange::reduction_of(const wire::Response& response) {
 }
 
 void SmallExchange::leave(std::int32_t process_set) {
-  const MutexLock lock(mutex_);
+  const Locked lock(*this);
   Set* const set = is_closed_ ? nullptr : set_of(table_.sets()->share(process_set));
   if (set == nullptr) return;
   set->leaves = true;  // also of what becomes known from now on
@@ -41,7 +41,7 @@ void SmallExchange::leave(std::int32_t process_set) {
 
 void SmallExchange::learn(const wire::Decision& decision, const topology::ProcessSetTable& before,
                           const topology::ProcessSetTable& after) {
-  const MutexLock lock(mutex_);
+  const Locked lock(*this);
   if (is_closed_) return;
   for (const wire::DecisionItem& item : decision.items) {
     if (const auto* response = std::get_if<wire::Response>(&item)) {

@@ -1,6 +1,8 @@
-// One use of what is exchanged: the elements of a tensor, or of a group, and whoever waits for them.
+// One use of what is exchanged: the elements of a tensor, or of a group, and whoever waits for them or is called.
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 
@@ -73,6 +75,26 @@ Status SmallExchange::reduce(const Set& set, Tensor& tensor, Pending pending) {
   return Status::ok();
 }
 
+SmallExchange::Locked::Locked(SmallExchange& exchange) : exchange_(exchange) { exchange_.mutex_.lock(); }
+
+SmallExchange::Locked::~Locked() {
+  std::vector<Ended> ended = std::exchange(exchange_.ended_, {});
+  exchange_.mutex_.unlock();
+  if (ended.empty()) return;
+  thread_local std::deque<Ended>* calling = nullptr;
+  std::deque<Ended> own;
+  const bool is_outermost = calling == nullptr;
+  if (is_outermost) calling = &own;
+  std::ranges::move(ended, std::back_inserter(*calling));
+  if (!is_outermost) return;
+  while (!own.empty()) {
+    const Ended one = std::move(own.front());
+    own.pop_front();
+    one.on_done(one.operation->handle);
+  }
+  calling = nullptr;
+}
+
 SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<ExchangeSlots> slots,
                    const ExchangeSlots::Use& use, bool has_come, SmallExchange::Pending pending,
                    const SmallExchange::Found& of)
@@ -88,7 +110,7 @@ SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<Exch
 bool SmallUse::look() {
   if (!is_open_.load()) return true;
   if (!owner_.same_process() || (has_come_.load() && slots_->look(use_) == State::kOpen)) return false;
-  const MutexLock lock(exchange_->mutex_);
+  const SmallExchange::Locked lock(*exchange_);
   if (!pending_) return true;
   SmallExchange::Set& set = *of_.set;
   SmallExchange::Tensor& tensor = *of_.tensor;

@@ -22,7 +22,7 @@ Adasum = core.REDUCE_ADASUM
 
 
 def _with_rows(native: Any) -> tuple[torch.Tensor, list[int]]:
-    """The output that the core allocated, and the number of rows from each member."""
+    """The output, and the number of rows from each member."""
     return output_of(native), native.received_splits()
 
 

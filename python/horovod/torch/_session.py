@@ -23,7 +23,7 @@ from horovod.torch._tensors import (
     mark_written,
     new_result,
     place_of,
-    small_result,
+    result_at_once,
 )
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def submit(
 
     `is_awaited`: the caller waits for it at once.
 
-    The result is written to `output`, which is `tensor` for the forms in place; without it to a new tensor, or to
-    memory of the core if only the core knows the shape. Autograd notices writes in place: a backward pass that needs
-    the old values raises. Takes a few microseconds, most of them in the core.
+    The result is written to `output`, which is `tensor` for the forms in place; without it to a new tensor, or, if only
+    the core knows the shape, to memory of the core or of guessed_result(). Autograd notices writes in place: a backward
+    pass that needs the old values raises. Takes a few microseconds, most of them in the core.
     """
     op, prescale, postscale = reduction.op, reduction.prescale, reduction.postscale
     return submit_reduced(call, name, op, prescale, postscale, reduction.process_set, tensor, output, is_awaited)
@@ -117,9 +117,10 @@ def submit_reduced(
     number = handles.next_number()
     wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
     try:
-        native = None
+        native, target = None, output
         if op != _ADASUM:
-            target = small_result(tensor) if output is None and call.kind in SHAPE_KEEPING else output
+            if output is None and call.kind in SHAPE_KEEPING:
+                target = result_at_once(tensor)
             if target is not None:
                 # fmt: off
                 native = enqueue_tensor(
@@ -129,7 +130,7 @@ def submit_reduced(
                 # fmt: on
         if native is None:
             reduction = Reduction(op, prescale, postscale, process_set)
-            core_tensor, output = _described(call, reduction, tensor, output)
+            core_tensor, output = _described(call, reduction, tensor, target)
             keep = tensor if output is tensor else (tensor, output)
             native = core.enqueue(call.named(wire_name), core_tensor, reduction.for_core(), keep, output, is_awaited)
     except BaseException:
@@ -204,7 +205,7 @@ def run(
 ) -> list[Any]:
     """Submits one tensor alone, or those of a group together, and waits; returns a list of results.
 
-    `finish` makes a result from the native handle if the core has allocated its memory.
+    `finish` makes a result from the native handle if only the core knew its shape.
     """
     if call.is_group:
         natives = submit_group(call, name, reduction, tensors)[1]

@@ -33,6 +33,7 @@ _VIEWED: dict[int, torch.dtype] = {
 }
 _CODES.update({dtype: code for code, dtype in _VIEWED.items()})
 _LARGE = 1 << 20  # bytes; the core recycles nothing smaller
+_LARGEST_GUESS = 256 << 20  # bytes: from there on the driver's time counts little beside the data's
 _BASE_CLASSES = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
 _STRIDED = torch.strided
 _BOOL = core.DTYPE_BOOL
@@ -122,21 +123,26 @@ def _refusal(tensor: Any, operation: str) -> Exception:
 def guessed_result(call: Call, reduction: Reduction, tensor: torch.Tensor) -> torch.Tensor | None:
     """Memory of torch for a result whose shape the core will know, if all ranks give as many rows; None on CPUs.
 
-    On a GPU the core would ask the driver for it, which takes ten times as long, and torch's own belongs to the stream
-    that is current, as any result there.
+    On a GPU the core would ask the driver for it, and wait for the GPU to give it back; torch's own belongs to the
+    stream that is current, as any result there. None for a wrong call, of which the core says what is wrong, and for
+    the large result of an allgather, to which others may add little.
     """
     if not tensor.is_cuda or tensor.dim() == 0:
         return None
     ranks = reduction.process_set.ranks or ()
     rank = core.rank() if core.is_initialized() else -1
     if rank not in ranks:
-        return None  # the core says what is wrong
+        return None
     rows, *rest = tensor.shape
     if call.kind == _ALLGATHER:
+        if tensor.nbytes * len(ranks) > _LARGEST_GUESS:
+            return None
         rows *= len(ranks)
     elif call.kind == _REDUCESCATTER:
         rows = rows // len(ranks) + (ranks.index(rank) < rows % len(ranks))
     elif call.splits:
+        if min(call.splits) < 0 or sum(call.splits) > rows:
+            return None
         rows = sum(call.splits)
     try:
         result = torch.empty((rows, *rest), dtype=tensor.dtype, device=tensor.device)
@@ -170,7 +176,7 @@ def sparse_tensor(indices: torch.Tensor, values: torch.Tensor, shape: torch.Size
     return torch.sparse_coo_tensor(indices, values, shape, device=values.device, check_invariants=False)
 
 
-def small_result(tensor: Any) -> torch.Tensor | None:
+def result_at_once(tensor: Any) -> torch.Tensor | None:
     """Memory for a result of a tensor that is small or on a GPU, of its shape and type; None for any other."""
     if type(tensor) not in _BASE_CLASSES or tensor.layout is not _STRIDED:
         return None

@@ -20,13 +20,15 @@ thread_local void* scope_context = nullptr;  // of the innermost Scope
 
 Device::Scope::Scope(const Device& device) : device_(device), outer_(scope_context) {
   if (outer_ == device_.context_) return;
+  // An error comes up with the calls that are made here.
+  if (device_.driver_->calls().push_context(device_.context_) != kSuccess) return;
+  is_opened_ = true;
   scope_context = device_.context_;
-  device_.driver_->calls().push_context(device_.context_);
   device_.driver_->calls().exchange_capture_mode(&capture_mode_);
 }
 
 Device::Scope::~Scope() {
-  if (outer_ == device_.context_) return;
+  if (!is_opened_) return;
   scope_context = outer_;
   void* own = nullptr;
   device_.driver_->calls().exchange_capture_mode(&capture_mode_);

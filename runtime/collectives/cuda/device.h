@@ -57,7 +57,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
    private:
     const Device& device_;
-    void* const outer_;                   // the context of the scope around this one
+    void* const outer_;  // the context of the scope around this one
+    bool is_opened_ = false;
     int capture_mode_ = kRelaxedCapture;  // the thread's own, while this lives
   };
 

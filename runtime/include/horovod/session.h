@@ -56,8 +56,9 @@ struct Operation {
   bool may_precede_gpu = false;
   // The caller waits for it at once, so work on large tensors may be left to the thread that waits.
   bool is_awaited = false;
-  // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor
-  // take the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
+  // Called once the handle is done, by the thread that finished it: one of the core's, one that waits, or that of
+  // enqueue(), which may not have returned then. Must neither block nor take the GIL. Not called when the operation was
+  // refused. For adapters that complete instead of waiting.
   std::function<void(const Handle&)> on_done{};
 };
 

@@ -85,7 +85,9 @@ fake.fake_cuda_synchronize(stream)
 assert values_at(first.address, 3) == [rank + 1.0] * 3
 assert values_at(second.address, 3) == [3.0] * 3
 assert streams_of == [gpu, gpu]  # for the call, and for who waits
-assert many((core.OP_ALLREDUCE, "both", -1, ()), [first, second], SUM).wait() == [first, second]
+group = many((core.OP_ALLREDUCE, "both", -1, ()), [first, second], SUM)
+assert len(streams_of) == 3
+assert group.wait() == [first, second]
 fake.fake_cuda_synchronize(stream)
 assert values_at(first.address, 3) == [3.0] * 3
 assert values_at(second.address, 3) == [6.0] * 3

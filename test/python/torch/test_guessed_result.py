@@ -48,6 +48,11 @@ def test_nothing_is_guessed_where_there_is_nothing_or_something_is_wrong(fake_pa
     assert guess(fake_pair, "ALLGATHER", 0) is None
     others = fake_pair.hvd.add_process_set([1])
     assert guess(fake_pair, "ALLGATHER", 5, others) is None
+    for splits in ((-1, -1), (1, -1), (5, 1), (1 << 62, 1 << 62)):
+        assert guess(fake_pair, "ALLTOALL", 5, splits=splits) is None
+    with mock.patch("horovod.torch._tensors._LARGEST_GUESS", 59):  # bytes
+        assert guess(fake_pair, "ALLGATHER", 5) is None
+        assert guess(fake_pair, "REDUCESCATTER", 50) == (25, 3)
     with mock.patch.object(torch, "empty", side_effect=torch.cuda.OutOfMemoryError("full")):
         assert guess(fake_pair, "ALLGATHER", 5) is None
     fake_pair.hvd.shutdown()

@@ -70,6 +70,50 @@ TEST_CASE("An error of any call on the way to a GPU leaves nothing behind", "[un
   CHECK(std::string(fake_cuda_breaches()) == "");
 }
 
+TEST_CASE("Scopes of one GPU within each other open its context once, of several each its own", "[unit][gpu]") {
+  {
+    const auto driver = Driver::load(HVD_FAKE_CUDA).value();
+    const auto one = Device::open(driver, 0).value();
+    const auto same = Device::open(driver, 0).value();
+    const auto other = Device::open(driver, 1).value();
+    const auto opened = [before = fake_cuda_calls("cuCtxPushCurrent_v2")] {
+      return fake_cuda_calls("cuCtxPushCurrent_v2") - before;
+    };
+    std::uint64_t memory = 0;
+    {
+      const Device::Scope outer(*one);
+      const Device::Scope inner(*same);
+      CHECK(one->allocate(8).is_ok());
+      CHECK(opened() == 1);
+      {
+        const Device::Scope within(*other);
+        CHECK(opened() == 2);
+        const Device::Scope again(*one);
+        CHECK(opened() == 3);
+      }
+      CHECK(other->check_memory(one->allocate(8).value().get()).message().find("got memory of GPU 0") !=
+            std::string::npos);
+      CHECK(opened() == 4);
+      CHECK(driver->calls().allocate(&memory, 8) == kSuccess);  // the outer one is in force again
+    }
+    CHECK(same->check_memory(reinterpret_cast<void*>(memory)).is_ok());
+    CHECK(opened() == 5);
+    {
+      const Device::Scope scope(*same);
+      CHECK(driver->calls().free(memory) == kSuccess);
+    }
+    const Device::Scope outer(*other);
+    {
+      fake_cuda_fail("cuCtxPushCurrent_v2", 0, 709);
+      const Device::Scope not_opened(*one);
+    }
+    CHECK(driver->calls().allocate(&memory, 8) == kSuccess);  // what was not opened is not closed
+    CHECK(other->check_memory(reinterpret_cast<void*>(memory)).is_ok());
+    CHECK(driver->calls().free(memory) == kSuccess);
+  }
+  CHECK(std::string(fake_cuda_breaches()) == "");
+}
+
 TEST_CASE("Events are used again, memory is known by its GPU, and what waits hears of errors", "[unit][gpu]") {
   {
     Devices devices(HVD_FAKE_CUDA);

@@ -1,0 +1,182 @@
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <thread>
+
+#include "runtime/base/event.h"
+#include "test/runtime/engine/exchange_members.h"
+#include "test/runtime/engine/job_support.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+// Operations that end by a callback, as TensorFlow's kernels do, and are exchanged: nobody of their caller waits.
+namespace {
+
+using CallBack = std::function<void(const Handle&)>;
+
+HandlePtr add(Member& member, const std::string& name, Values& data, CallBack on_done) {
+  Operation operation = allreduce(name, data);
+  operation.on_done = std::move(on_done);
+  return member.small->add(std::move(operation)).value();
+}
+
+bool soon(Event& event) {
+  const Deadline deadline = Deadline::after(kLimit);
+  while (!event.is_set() && !deadline.expired()) event.wait_for(deadline.remaining());
+  return event.is_set();
+}
+
+// As often as it is asked, one after the other: each is submitted in the callback of the one before.
+class Chain {
+ public:
+  Chain(Session& session, Problems& problems, int length)
+      : session_(session),
+        problems_(problems),
+        expected_(3, static_cast<float>(session.topology().size)),
+        left_(length) {}
+
+  void run() {
+    submit();
+    problems_.expect(soon(over_), "the chain does not end");
+    problems_.expect(!is_deep_, "callbacks were called within each other");
+  }
+
+ private:
+  void submit() {
+    data_.assign(3, 1.0F);
+    Operation operation = allreduce("chain", data_);
+    operation.on_done = [this](const Handle& handle) { next(handle); };
+    problems_.expect_ok(session_.enqueue(std::move(operation)).status(), "chain");
+  }
+
+  void next(const Handle& handle) {
+    thread_local int depth = 0;
+    if (++depth > 2) is_deep_ = true;  // in one that the engine has called there may be one that was exchanged
+    problems_.expect_ok(handle.status(), "chain");
+    problems_.expect(data_ == expected_, "a wrong sum");
+    if (--left_ > 0) {
+      submit();
+    } else {
+      over_.set();
+    }
+    --depth;
+  }
+
+  Session& session_;
+  Problems& problems_;
+  const Values expected_;
+  Values data_;
+  int left_;
+  std::atomic<bool> is_deep_{false};
+  Event over_;
+};
+
+}  // namespace
+
+TEST_CASE("Who comes last has its callback called at once, who came before a little later", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  Values right(3, 2.0F);
+  Event called;
+  std::atomic<int> calls{0};
+  bool is_ok = false;
+  const HandlePtr first = add(ranks.a, "x", left, [&](const Handle& handle) {
+    is_ok = handle.status().is_ok();
+    ++calls;
+    called.set();
+  });
+  CHECK(calls == 0);
+  const auto self = std::this_thread::get_id();
+  std::thread::id by;
+  add(ranks.b, "x", right, [&](const Handle&) { by = std::this_thread::get_id(); });
+  CHECK(by == self);
+  REQUIRE(soon(called));
+  CHECK(first->is_known_done());
+  CHECK(is_ok);
+  CHECK(left == Values(3, 3.0F));
+  CHECK(right == left);
+  CHECK(calls == 1);
+}
+
+TEST_CASE("Several that wait are called back as they end, in any order and in groups", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  ranks.learn("y", 2);
+  std::array<Values, 2> left{Values(3, 1.0F), Values(3, 1.0F)};
+  std::array<Values, 2> right{Values(3, 2.0F), Values(3, 2.0F)};
+  std::array<Event, 2> called;
+  const std::array<std::string, 2> names{"x", "y"};
+  for (std::size_t i : {0U, 1U}) add(ranks.a, names[i], left[i], [&, i](const Handle&) { called[i].set(); });
+  for (std::size_t i : {1U, 0U}) {  // the one that came first stays
+    CHECK(!called[i].is_set());
+    ranks.b.add(names[i], right[i]);
+    CHECK(soon(called[i]));
+    CHECK(left[i] == Values(3, 3.0F));
+  }
+}
+
+TEST_CASE("What waits for long goes to the engine, and its callback with it", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  std::atomic<int> calls{0};
+  const HandlePtr handle = add(ranks.a, "x", left, [&](const Handle&) { ++calls; });
+  const Deadline deadline = Deadline::after(kLimit);
+  std::vector<negotiation::OwnRequest> submitted;
+  while (submitted.empty() && !deadline.expired()) submitted = ranks.a.table.fetch();
+  REQUIRE(submitted.size() == 1);
+  CHECK(calls == 0);
+  ranks.a.table.complete(submitted.front().operation, Status::ok());
+  CHECK(calls == 1);
+  CHECK(handle->is_known_done());
+}
+
+TEST_CASE("What waits when the session ends is called back once, with the reason", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  std::atomic<int> calls{0};
+  add(ranks.a, "x", left, [&](const Handle& handle) {
+    CHECK(handle.status().code() == StatusCode::kAborted);
+    ++calls;
+  });
+  ranks.a.end();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("Operations that follow in callbacks cost no message, and take no stack", "[multi][engine]") {
+  const int size = GENERATE(2, 3);
+  JobFixture job(size);
+  Problems problems;
+  std::barrier all(size);
+  run(job, problems, [&](Session& session) {
+    const auto chain = [&](int length) { Chain(session, problems, length).run(); };
+    chain(10);
+    problems.expect(fewest_messages(session, all, [&] { chain(300); }) == 0, "messages");
+  });
+}
+
+TEST_CASE("Operations with a callback are exchanged, also where they have it on one rank", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  std::barrier all(2);
+  std::atomic<int> called{0};
+  run(job, problems, [&](Session& session) {
+    const auto sum = [&] {
+      for (int i = 0; i < 20; ++i) {
+        Values data(3, 1.0F);
+        Operation operation = allreduce("x", data);
+        if (session.topology().rank == 1 && i > 5) operation.on_done = [&](const Handle&) { ++called; };
+        problems.expect_ok(wait(session.enqueue(operation)), "x");
+        problems.expect(data == Values(3, 2.0F), "a wrong sum");
+      }
+    };
+    sum();
+    problems.expect(fewest_messages(session, all, sum) == 0, "messages");
+  });
+  CHECK(called == 14 * 4);
+}
