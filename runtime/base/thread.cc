@@ -13,6 +13,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/plain_floats.h"
 
 namespace hvd {
 namespace {
@@ -36,6 +37,7 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
   const Restorer restorer{old};
   return std::jthread([name = std::move(name), body = std::move(body)](std::stop_token stop) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+    const PlainFloats floats;
     try {
       body(std::move(stop));
     } catch (const std::exception& e) {

@@ -10,9 +10,9 @@ namespace hvd {
 
 // Starts a thread of ours: named (at most 15 bytes are kept by the kernel), with signals blocked, so that they reach
 // the user's threads (Ctrl-C must interrupt Python, and SIGPIPE must not kill the process); not those by which the
-// processor tells of a fault in this thread, whose handlers say where it was. An exception that leaves `body` is a bug
-// of ours and aborts with its text. The caller owns the thread and joins it. Throws std::system_error where there is
-// none to be had.
+// processor tells of a fault in this thread, whose handlers say where it was; and with PlainFloats. An exception that
+// leaves `body` is a bug of ours and aborts with its text. The caller owns the thread and joins it. Throws
+// std::system_error where there is none to be had.
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body);
 
 // Calls each(0), each(1), ..., each(count - 1), at most `most` at a time: on this thread, and on others of that name

@@ -1,8 +1,8 @@
 #include "runtime/engine/exchange_waiter.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "runtime/base/spinner.h"
@@ -11,31 +11,23 @@
 
 namespace hvd::engine {
 
-void ExchangeWaiter::wait_for(const std::shared_ptr<SmallUse>& use) {
-  const bool is_alone = waited_for_.fetch_add(1) == 0;
-  if (is_alone && thread_spinner().spin([&] { return use->look(); })) {
-    waited_for_.fetch_sub(1);
-    return;
-  }
-  if (leave_to_thread(use)) return;
-  waited_for_.fetch_sub(1);
-  use->exchange_->give_up(TimePoint::max());  // all go the ordinary way
+void ExchangeWaiter::begin(const Wait& wait) {
+  if (wait.is_alone && thread_spinner().spin([&] { return wait.use->look(); })) return;
+  if (!leave_to_thread(wait.use)) wait.use->exchange_->give_up(TimePoint::max());  // all go the ordinary way
 }
 
-// False: there is no thread to be had.
+// False: that cannot be had.
 bool ExchangeWaiter::leave_to_thread(const std::shared_ptr<SmallUse>& use) {
   std::shared_ptr<collectives::ExchangeSlots> sleeps_on;
   {
     const MutexLock lock(mutex_);
     if (is_stopped_) return true;
-    if (!thread_.joinable()) {
-      try {
-        thread_ = start_thread("hvd-exchange", [this](const std::stop_token& stop) { run(stop); });
-      } catch (const std::system_error&) {
-        return false;
-      }
+    try {
+      if (!thread_.joinable()) thread_ = start_thread("hvd-exchange", [this](const auto& stop) { run(stop); });
+      fresh_.push_back(use);
+    } catch (const std::exception&) {  // no thread, no memory
+      return false;
     }
-    fresh_.push_back(use);
     has_news_.store(true);
     sleeps_on = sleeps_on_;
   }
@@ -66,10 +58,9 @@ void ExchangeWaiter::run(const std::stop_token& stop) {
   Uses uses;
   const auto is_over = [](const std::shared_ptr<SmallUse>& use) { return use->look(); };
   while (take_fresh(uses, stop)) {
-    const auto ended = static_cast<int>(std::erase_if(uses, is_over));
-    waited_for_.fetch_sub(ended);
+    const bool have_ended = std::erase_if(uses, is_over) > 0;
     const auto is_news = [&] { return has_news_.load() || std::ranges::any_of(uses, is_over); };
-    if (ended > 0 || uses.empty() || thread_spinner().spin(is_news)) continue;
+    if (have_ended || uses.empty() || thread_spinner().spin(is_news)) continue;
     wait_for_news(uses, is_news);
   }
 }
@@ -83,20 +74,21 @@ bool ExchangeWaiter::take_fresh(Uses& uses, const std::stop_token& stop) {
   return !stop.stop_requested();
 }
 
-// The bell is of one process set: what others wait for is looked at again soon.
+// The bell is of one process set, that of the youngest, for the oldest may be late: what others have is looked at soon.
 template <typename IsNews>
 void ExchangeWaiter::wait_for_news(const Uses& uses, IsNews&& is_news) {
   constexpr Millis kOthers{1};
   const SmallUse& oldest = *uses.front();
+  const std::shared_ptr<collectives::ExchangeSlots> slots = uses.back()->slots_;
   const TimePoint now = SteadyClock::now();
   if (now - oldest.since_ > SmallUse::kPatience) return oldest.exchange_->give_up(now - SmallUse::kPatience);
-  const bool has_others = std::ranges::any_of(uses, [&](const auto& use) { return use->slots_ != oldest.slots_; });
+  const bool has_others = std::ranges::any_of(uses, [&](const auto& use) { return use->slots_ != slots; });
   const auto rest = std::chrono::ceil<Millis>(oldest.since_ + SmallUse::kPatience - now) + Millis(1);
   {
     const MutexLock lock(mutex_);
-    sleeps_on_ = oldest.slots_;
+    sleeps_on_ = slots;
   }
-  oldest.slots_->wait_for_bell(has_others ? kOthers : rest, is_news);
+  slots->wait_for_bell(has_others ? kOthers : rest, is_news);
   const MutexLock lock(mutex_);
   sleeps_on_ = nullptr;
 }

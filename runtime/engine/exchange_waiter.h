@@ -15,8 +15,8 @@ namespace hvd::engine {
 class SmallUse;
 
 // Waits for what is exchanged and ends by a callback, so that no thread of its caller does. The caller does for a
-// moment, when nothing else is waited for: then what comes next may be waiting for this. A thread of its own does for
-// the rest, from the first of them on. Thread-safe; holds no lock while something ends.
+// moment, when it is all that is open in its set: then what comes next may be waiting for this. A thread of its own
+// does for the rest, from the first of them on. Thread-safe; holds no lock while something ends.
 class ExchangeWaiter {
  public:
   ExchangeWaiter() = default;
@@ -24,8 +24,12 @@ class ExchangeWaiter {
   ExchangeWaiter(const ExchangeWaiter&) = delete;
   ExchangeWaiter& operator=(const ExchangeWaiter&) = delete;
 
-  // Not after stop(), where nothing is open any more.
-  void wait_for(const std::shared_ptr<SmallUse>& use) HVD_EXCLUDES(mutex_);
+  struct Wait {
+    std::shared_ptr<SmallUse> use;
+    bool is_alone = false;
+  };
+  // Does nothing after stop(), where nothing is open any more.
+  void begin(const Wait& wait) HVD_EXCLUDES(mutex_);
   // The thread ends. Not on that thread, nor while somebody holds the exchange's lock.
   void stop() HVD_EXCLUDES(mutex_);
 
@@ -46,7 +50,6 @@ class ExchangeWaiter {
   std::shared_ptr<collectives::ExchangeSlots> sleeps_on_ HVD_GUARDED_BY(mutex_);  // by whose bell the thread is woken
   bool is_stopped_ HVD_GUARDED_BY(mutex_) = false;
   std::atomic<bool> has_news_{false};  // something is fresh, or the thread is to end
-  std::atomic<int> waited_for_{0};     // uses that somebody waits for
   std::jthread thread_ HVD_GUARDED_BY(mutex_);
 };
 

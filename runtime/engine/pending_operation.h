@@ -18,7 +18,7 @@ namespace engine {
 class SmallUse;
 }
 
-// The core's side of a Handle. Written by exactly one thread (the engine or a lane) before `finish`, read by others
+// The core's side of a Handle. Written by exactly one thread (the one that ends it) before `finish`, read by others
 // after it.
 struct Handle::State {
   Event event;

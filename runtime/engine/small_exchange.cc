@@ -25,7 +25,7 @@ SmallExchange::SmallExchange(int rank, OperationTable& table, SlotsFactory facto
     : rank_(rank), table_(table), factory_(std::move(factory)), engine_(std::move(engine)) {}
 
 Result<HandlePtr> SmallExchange::add(Operation&& operation) {
-  std::shared_ptr<SmallUse> waits;
+  std::optional<ExchangeWaiter::Wait> wait;
   HandlePtr handle;
   {
     const Locked lock(*this);
@@ -33,16 +33,16 @@ Result<HandlePtr> SmallExchange::add(Operation&& operation) {
     finish_last_use(found);
     finish_last_uses_of_groups(operation);
     bool is_taken = false;
-    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, waits); };
+    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, wait); };
     HVD_ASSIGN_OR_RETURN(handle, table_.add(std::move(operation), take));
     if (!is_taken) engine_.notify();
   }
-  if (waits != nullptr) waiter_.wait_for(waits);
+  if (wait) waiter_.begin(*wait);
   return handle;
 }
 
 Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&& operations) {
-  std::shared_ptr<SmallUse> waits;
+  std::optional<ExchangeWaiter::Wait> wait;
   std::vector<HandlePtr> handles;
   {
     const Locked lock(*this);
@@ -54,11 +54,11 @@ Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&&
       if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
     }
     bool is_taken = false;
-    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, waits); };
+    const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found, wait); };
     HVD_ASSIGN_OR_RETURN(handles, table_.add_group(std::move(operations), take));
     if (!is_taken) engine_.notify();
   }
-  if (waits != nullptr) waiter_.wait_for(waits);
+  if (wait) waiter_.begin(*wait);
   return handles;
 }
 
@@ -109,12 +109,14 @@ bool SmallExchange::can_exchange(const Set& set, Tensor& tensor, Pending pending
   return bytes <= kMostAtOnce || (pending.front()->operation.is_awaited && bytes <= most_bytes(set.slots->members()));
 }
 
-bool SmallExchange::start(Pending pending, const Found& found, std::shared_ptr<SmallUse>& waits) {
-  const bool is_taken = start(pending, found);
+bool SmallExchange::start(Pending pending, const Found& found, std::optional<ExchangeWaiter::Wait>& wait) {
+  if (!start(pending, found)) return false;
   const bool has_callback =
       std::ranges::any_of(pending, [](const auto& each) { return each->operation.on_done != nullptr; });
-  if (is_taken && has_callback) waits = found.tensor->open;
-  return is_taken;
+  if (has_callback && found.tensor->open != nullptr) {
+    wait = {found.tensor->open, found.set->open_uses == 1 && !Locked::is_calling()};
+  }
+  return true;
 }
 
 bool SmallExchange::start(Pending pending, const Found& found) {
@@ -208,7 +210,9 @@ void SmallExchange::give_up(TimePoint then) {
   for (auto& [id, set] : sets_) {
     Set& of = set;
     for_each_tensor(of, [&](Tensor& tensor) HVD_REQUIRES(mutex_) {
-      if (tensor.open != nullptr && tensor.open->since_ < then) seal(of, tensor, true);
+      if (tensor.open == nullptr || tensor.open->since_ >= then) return;
+      finish_last_use({&of, &tensor});  // that nobody has looked at
+      if (tensor.open != nullptr) seal(of, tensor, true);
     });
   }
 }

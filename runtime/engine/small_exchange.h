@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -72,6 +73,10 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
 
  private:
   friend class SmallUse;
+  struct Ended {  // with a callback
+    PendingOperationPtr operation;
+    std::function<void(const Handle&)> on_done;
+  };
   // Holds the lock for a scope. Then calls the callbacks of what ended meanwhile: one after another, however deep in
   // the callbacks of others this is.
   class HVD_THREAD_ATTRIBUTE(scoped_lockable) Locked {
@@ -80,13 +85,11 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     ~Locked() HVD_THREAD_ATTRIBUTE(release_capability());
     Locked(const Locked&) = delete;
     Locked& operator=(const Locked&) = delete;
+    static bool is_calling() { return calling_ != nullptr; }  // this thread, a callback
 
    private:
+    static thread_local std::deque<Ended>* calling_;  // what this thread is to call yet
     SmallExchange& exchange_;
-  };
-  struct Ended {  // with a callback
-    PendingOperationPtr operation;
-    std::function<void(const Handle&)> on_done;
   };
   using Responses = std::vector<std::shared_ptr<const wire::Response>>;
   using Pending = std::span<const PendingOperationPtr>;
@@ -136,8 +139,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   static bool can_exchange(const Set& set, Tensor& tensor, Pending pending);
   // False: it goes the ordinary way, and so does this use of its name on all members. `found`: under its name.
   bool start(Pending pending, const Found& found) HVD_REQUIRES(mutex_);
-  // Also the use that an ExchangeWaiter is to wait for; or null.
-  bool start(Pending pending, const Found& found, std::shared_ptr<SmallUse>& waits) HVD_REQUIRES(mutex_);
+  // Also what the ExchangeWaiter is to wait for, if there is something.
+  bool start(Pending pending, const Found& found, std::optional<ExchangeWaiter::Wait>& wait) HVD_REQUIRES(mutex_);
   static collectives::ExchangeSlots::State come(Tensor& tensor, Pending pending);
   static Status reduce(const Set& set, Tensor& tensor, Pending pending);
   // A name is free again when all have come, whether or not somebody has looked.

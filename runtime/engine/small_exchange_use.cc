@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/base/plain_floats.h"
 #include "runtime/base/spinner.h"
 #include "runtime/engine/batch_run.h"
 #include "runtime/engine/small_exchange.h"
@@ -58,6 +59,7 @@ State SmallExchange::come(Tensor& tensor, Pending pending) {
 }
 
 Status SmallExchange::reduce(const Set& set, Tensor& tensor, Pending pending) {
+  const PlainFloats floats;  // on a thread of the user's
   const wire::Response& response = *tensor.responses.front();
   const Operation& first = pending.front()->operation;
   const bool is_group = pending.size() > 1;
@@ -77,22 +79,24 @@ Status SmallExchange::reduce(const Set& set, Tensor& tensor, Pending pending) {
 
 SmallExchange::Locked::Locked(SmallExchange& exchange) : exchange_(exchange) { exchange_.mutex_.lock(); }
 
+thread_local std::deque<SmallExchange::Ended>* SmallExchange::Locked::calling_ = nullptr;
+
 SmallExchange::Locked::~Locked() {
   std::vector<Ended> ended = std::exchange(exchange_.ended_, {});
   exchange_.mutex_.unlock();
   if (ended.empty()) return;
-  thread_local std::deque<Ended>* calling = nullptr;
-  std::deque<Ended> own;
-  const bool is_outermost = calling == nullptr;
-  if (is_outermost) calling = &own;
-  std::ranges::move(ended, std::back_inserter(*calling));
-  if (!is_outermost) return;
+  if (is_calling()) {
+    std::ranges::move(ended, std::back_inserter(*calling_));
+    return;
+  }
+  std::deque<Ended> own(std::make_move_iterator(ended.begin()), std::make_move_iterator(ended.end()));
+  calling_ = &own;
   while (!own.empty()) {
     const Ended one = std::move(own.front());
     own.pop_front();
     one.on_done(one.operation->handle);
   }
-  calling = nullptr;
+  calling_ = nullptr;
 }
 
 SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<ExchangeSlots> slots,

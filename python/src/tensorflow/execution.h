@@ -16,7 +16,7 @@
 namespace hvd::tensorflow {
 
 // One run of an asynchronous kernel, from compute to `done`. Shared by the operations it has submitted, and gone when
-// the last of them has completed. Made on an executor thread; completed on lanes. It does not know what the operations
+// the last of them has completed. Made on an executor thread; completed on any. It does not know what the operations
 // are.
 //
 // An interrupt ends the run, not the operations: they go on with the tensors, which stay alive for them, and with

@@ -9,6 +9,9 @@
 #include <latch>
 #include <system_error>
 #include <vector>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 namespace {
 
@@ -25,6 +28,20 @@ struct NoThreads {
 };
 
 }  // namespace
+
+#if defined(__x86_64__)
+TEST_CASE("A thread of ours computes with the smallest numbers, also where the one that makes it does not",
+          "[unit][base]") {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);
+  unsigned there = 0;
+  hvd::start_thread("hvd-test", [&](const std::stop_token&) { there = _mm_getcsr(); }).join();
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  CHECK((there & 0x8040) == 0);
+  CHECK(after == (before | 0x8040));
+}
+#endif
 
 TEST_CASE("start_thread names the thread and blocks signals in it, but for its own faults", "[unit][base]") {
   bool blocked = false;

@@ -3,9 +3,14 @@
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <random>
 #include <thread>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "runtime/base/event.h"
+#include "runtime/base/failpoint.h"
 #include "test/runtime/engine/exchange_members.h"
 #include "test/runtime/engine/job_support.h"
 
@@ -134,6 +139,67 @@ TEST_CASE("What waits for long goes to the engine, and its callback with it", "[
   CHECK(calls == 1);
   CHECK(handle->is_known_done());
 }
+
+TEST_CASE("No wake-up of who waits is lost", "[unit][engine]") {
+  constexpr int kRounds = 2000;
+  Two ranks;
+  ranks.learn("x", 1);
+  std::mt19937 random(1);
+  int late = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    Values left(3, 1.0F);
+    Values right(3, 2.0F);
+    Event called;
+    add(ranks.a, "x", left, [&](const Handle&) { called.set(); });
+    const auto pause =
+        TimePoint::clock::now() + std::chrono::microseconds(random() % 200);  // it sleeps by then, or not
+    while (TimePoint::clock::now() < pause) {
+    }
+    ranks.b.add("x", right);
+    const TimePoint begin = TimePoint::clock::now();
+    REQUIRE(soon(called));
+    late += TimePoint::clock::now() - begin > engine::SmallUse::kPatience / 2 ? 1 : 0;
+  }
+  CHECK(late <= 2);  // where the machine keeps a thread waiting
+}
+
+TEST_CASE("Without a thread to wait, and in a set that is left, it goes the ordinary way", "[unit][engine]") {
+  const bool has_thread = GENERATE(true, false);
+  if (!has_thread) REQUIRE(failpoint::arm("thread.start=EAGAIN").is_ok());
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  int calls = 0;
+  add(ranks.a, "x", left, [&](const Handle&) { ++calls; });
+  if (has_thread) ranks.a.small->leave(kGlobalProcessSet);
+  const auto submitted = ranks.a.table.fetch();
+  REQUIRE(submitted.size() == 1);
+  CHECK(calls == 0);
+  ranks.a.table.complete(submitted.front().operation, Status::ok());
+  CHECK(calls == 1);
+  CHECK(failpoint::arm("").is_ok());
+}
+
+#if defined(__x86_64__)
+TEST_CASE("Threads that take the smallest numbers for zero sum them as others do", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // as TensorFlow's are
+  Values left(3, 1e-39F);
+  Values right(3, 1e-39F);
+  Event called;
+  add(ranks.a, "x", left, [&](const Handle&) { called.set(); });  // on a thread that this one has made
+  ranks.b.add("x", right);
+  const bool is_called = soon(called);
+  const bool is_kept = _mm_getcsr() == (before | 0x8040);
+  _mm_setcsr(before);
+  CHECK(is_called);
+  CHECK(is_kept);
+  CHECK(left == Values(3, 2e-39F));
+  CHECK(right == Values(3, 2e-39F));
+}
+#endif
 
 TEST_CASE("What waits when the session ends is called back once, with the reason", "[unit][engine]") {
   Two ranks;
