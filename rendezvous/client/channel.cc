@@ -1,5 +1,6 @@
 #include "rendezvous/client/channel.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kUnauthorized = 401;
 constexpr int kUnavailable = 503;
+constexpr Millis kLastWords{500};
 constexpr std::string_view kNoTlsThere =
     "the server does not speak TLS with the secret of this job (HOROVOD_TLS is on in this process, and must be on in "
     "all or in none)";
@@ -87,10 +89,13 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
   const crypto::Digest mac = sign_request(key_, session_, counter_++, request);
   const Bytes bytes = write_request(request, options_.host, options_.port);
   const Status sent = send(bytes, deadline);
-  // A server that refuses may answer and close while we still send; the answer says more than
+  // A server that refuses may answer and close while we still send; the answer, which is there then, says more than
   // "connection reset".
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
-  HVD_ASSIGN_OR_RETURN(HttpResponse response, receive(deadline));
+  const auto last_words = std::min(deadline.when(), SteadyClock::now() + kLastWords);
+  auto answer = receive(sent.is_ok() ? deadline : Deadline::at(last_words));
+  if (!sent.is_ok() && answer.status().code() == StatusCode::kTimeout) return sent;
+  HVD_ASSIGN_OR_RETURN(HttpResponse response, std::move(answer));
   if (response.signature.empty()) return distrusted(unsigned_answer(response));
   if (!is_authentic(key_, mac, response)) return distrusted(Status::internal("an answer with a wrong signature"));
   return response;

@@ -8,7 +8,9 @@
 #include "rendezvous/client/client.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/fd.h"
+#include "test/rendezvous/support/job.h"
 #include "test/rendezvous/support/tampering_proxy.h"
 
 using namespace hvd;
@@ -134,4 +136,21 @@ TEST_CASE("Bad addresses are refused with what was expected", "[multi][rendezvou
     CHECK_THAT(put(host, 1).message(), Catch::Contains("neither the name nor the numeric address"));
   }
   CHECK_THAT(put("127.0.0.1", 0).message(), Catch::Contains("port is 0"));
+}
+
+TEST_CASE("A send that fails is tried again at once, also where no end of the connection is seen",
+          "[multi][rendezvous]") {
+  for (const int at : {1, 2, 3}) {
+    test::Job job(1);
+    Client client = job.client();
+    REQUIRE(failpoint::arm("socket.send=ECONNRESET@" + std::to_string(at)).is_ok());
+    const TimePoint start = SteadyClock::now();
+    const Status first = client.put("s", "a", as_bytes("1"), test::soon());
+    const Status second = client.put("s", "b", as_bytes("2"), test::soon());
+    const auto took = SteadyClock::now() - start;
+    REQUIRE(failpoint::arm("").is_ok());
+    CHECK(first.to_string() == "ok");
+    CHECK(second.to_string() == "ok");
+    CHECK(took < test::kSoon / 2);
+  }
 }
