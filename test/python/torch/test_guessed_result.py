@@ -60,6 +60,12 @@ def test_nothing_is_guessed_where_there_is_nothing_or_something_is_wrong(fake_pa
     fake_pair.hvd.init()
 
 
+def test_a_result_is_allocated_once_where_the_core_does_not_read_the_tensor(fake_pair: Any) -> None:
+    with mock.patch.object(torch, "empty_like", wraps=torch.empty_like) as made:
+        fake_pair.hvd.allreduce(torch.ones(3), op=fake_pair.hvd.Sum, name="x")
+    assert made.call_count == 1
+
+
 def test_the_core_gets_the_guess_with_its_shape(fake_pair: Any) -> None:
     from horovod._common.calls import Call, no_reduction
     from horovod._common.native import core

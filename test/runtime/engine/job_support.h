@@ -27,11 +27,12 @@ inline std::uint64_t messages(const Session& session) {
   return traffic.messages_sent + traffic.messages_received;
 }
 
-// Of the quietest of three times that all ranks do this, since a thread that the machine keeps waiting for long goes
+// Of the quietest of `times` that all ranks do this, since a thread that the machine keeps waiting for long goes
 // the ordinary way once. Nobody goes on before all have counted.
-inline std::uint64_t fewest_messages(const Session& session, std::barrier<>& all, const std::function<void()>& work) {
+inline std::uint64_t fewest_messages(const Session& session, std::barrier<>& all, const std::function<void()>& work,
+                                     int times = 3) {
   std::uint64_t fewest = std::numeric_limits<std::uint64_t>::max();
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < times; ++round) {
     all.arrive_and_wait();
     const std::uint64_t before = messages(session);
     all.arrive_and_wait();

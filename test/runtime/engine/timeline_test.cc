@@ -265,17 +265,7 @@ TEST_CASE("After a timeline tensors are exchanged in shared memory again", "[mul
       all.arrive_and_wait();
       work();
     }
-    // A thread that the machine keeps waiting for long goes the ordinary way once: of several tries one costs nothing.
-    std::uint64_t fewest = 1;
-    for (int i = 0; i < 5; ++i) {
-      all.arrive_and_wait();
-      const std::uint64_t before = messages(session);
-      all.arrive_and_wait();
-      work();
-      all.arrive_and_wait();
-      fewest = std::min(fewest, messages(session) - before);
-    }
-    problems.expect(fewest == 0, "messages");
+    problems.expect(fewest_messages(session, all, work, 5) == 0, "messages");
   });
   for (int i = 0; i < 3; ++i) {
     std::vector<std::set<std::string>> ranks;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ import torch
 import horovod.torch as hvd
 from horovod.torch import _session
 from horovod.torch._tensors import guessed_result
-
-Ask = Callable[..., Any]
 
 
 class OnGpu(torch.Tensor):
