@@ -5,6 +5,7 @@
     bench/ranks/between_hosts.py --wire [--gbit 0.25] [--delay-ms 0.6] [--hosts 4] [--ranks 2] [--mib 16] [--calls 10]
     bench/ranks/between_hosts.py --algorithms build/dev/bench/cpp/allreduce_bench [--gbit 0.25] [--delay-ms 2.5]
                                  [--hosts 2,4,8] [--calls 10]
+    bench/ranks/between_hosts.py --connections 1,4 [--gbit 1 | --stream-gbit 0.5] [--ranks 1] [--mib 16] [--calls 10]
     bench/ranks/between_hosts.py --first-alltoall [--delay-ms 10] [--hosts 16] [--calls 10]
 
 The hosts are network namespaces, joined by a pair of interfaces with a token bucket at each end. Ranks are dealt out to
@@ -12,6 +13,8 @@ them in a row, then in turns. Needs what the tests with several hosts need (test
 --wire: among so many hosts on a wire with a delay (slow_wire.py), ranks in a row.
 --algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on such a wire,
 as multiples of the first one's time.
+--connections: several connections for a pair of ranks (HOROVOD_SOCKETS_PER_PEER), a job for each number, three times in
+turns, ranks in a row. --stream-gbit limits each connection instead of all together.
 --first-alltoall: what the first alltoall of a job takes, which makes the connections, and the second, until the slowest
 rank has it: among hosts of one rank on such a wire.
 """
@@ -49,6 +52,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--calls", type=int, default=10)
     parser.add_argument("--wire", action="store_true", help="of slow_wire.py")
     parser.add_argument("--algorithms", metavar="PROGRAM", help="compare these by allreduce_bench instead")
+    parser.add_argument("--connections", metavar="NUMBERS", help="compare these numbers for each pair")
+    parser.add_argument("--stream-gbit", type=float, help="rate of each connection, in place of --gbit")
     parser.add_argument("--first-alltoall", action="store_true", help="measure this instead")
     parser.add_argument("--delay-ms", type=float, default=2.5, help="of the wire, one way")
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts")
@@ -130,8 +135,13 @@ def main() -> int:
         hosts[0].shell(f"ip link add data0 type veth peer name data0 netns {hosts[1].keeper.pid}")
         for number, host in enumerate(hosts, 1):
             host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
-            if options.gbit > 0:
+            if options.stream_gbit:
+                host.shell(limit_streams(options.stream_gbit, "dport" if number == 1 else "sport"))  # the second connects
+            elif options.gbit > 0:
                 host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
+        if options.connections:
+            compare_connections(options, [host for host in hosts for _ in range(options.ranks)])
+            return 0
         print(f"load {os.getloadavg()[0]:.1f}; milliseconds, at best: {bounds(options, 2)}")
         for placement in ("in a row", "in turns"):
             dealt = [hosts[r // options.ranks if placement == "in a row" else r % 2] for r in range(2 * options.ranks)]
@@ -146,6 +156,23 @@ ALGORITHMS = {  # and from 8 KiB to what, by doubling
     "ring,exchange,halving": 2 << 20,
     "chain,tree": 4 << 20,
 }
+
+
+def limit_streams(gbit: float, port: str) -> str:
+    """A class for each of 64 rests of `port` (sport or dport), which the kernel gave to the end that connects."""
+    lines = ["tc qdisc add dev data0 root handle 1: htb default 1"]
+    for rest in range(64):
+        flow = f"1:{rest + 1:x}"
+        lines.append(f"tc class add dev data0 parent 1: classid {flow} htb rate {gbit}gbit burst 64kb quantum 60000")
+        lines.append(f"tc filter add dev data0 parent 1: u32 match ip {port} {rest} 0x3f flowid {flow}")
+    return "; ".join(lines)
+
+
+def compare_connections(options: argparse.Namespace, dealt: list) -> None:  # type: ignore[type-arg]
+    for _ in range(3):
+        for number in options.connections.split(","):
+            said = one_job(dealt, collectives(options), {"HOROVOD_SOCKETS_PER_PEER": number})
+            print(f"{number} connections, load {os.getloadavg()[0]:.1f}: {said}", flush=True)
 
 
 def compare_algorithms(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[type-arg]
@@ -200,7 +227,9 @@ def on_wire(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[t
             host.close()
 
 
-def one_job(hosts: list, arguments: list[str]) -> dict[str, float]:  # type: ignore[type-arg]
+def one_job(  # type: ignore[type-arg]
+    hosts: list, arguments: list[str], variables: dict[str, str] | None = None
+) -> dict[str, float]:
     """The hosts are those of rank 0, 1, ..., of which the first is 10.77.0.1."""
     serve = hosts[0].enter(sys.executable, "-c", SERVER, str(len(hosts)), "10.77.0.1")
     server = subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -208,7 +237,7 @@ def one_job(hosts: list, arguments: list[str]) -> dict[str, float]:  # type: ign
     environments = json.loads(server.stdout.readline())
     command = [sys.executable, __file__, "--rank", *arguments]
     ranks = [
-        subprocess.Popen(host.enter(*command), env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(host.enter(*command), env={**os.environ, **environment, **(variables or {})}, stdout=subprocess.PIPE, text=True)
         for host, environment in zip(hosts, environments, strict=True)
     ]
     said = [process.communicate(timeout=600)[0] for process in ranks]

@@ -100,10 +100,10 @@ std::optional<std::size_t> Connection::backlog() const {
   return static_cast<std::size_t>(unacknowledged);
 }
 
-void Connection::write_piece() {
+void Connection::write_piece(std::size_t most) {
   const MutexLock lock(mutex_);
   if (!can_write()) return;
-  queue_.cut_ahead(1);
+  queue_.cut_piece(most);
   write_some(0);
 }
 

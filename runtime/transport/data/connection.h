@@ -52,8 +52,8 @@ class Connection final {
   void write(std::size_t ahead) HVD_EXCLUDES(mutex_);
   // What it has to send yet, and its peer to acknowledge, in bytes; none while it takes no more.
   std::optional<std::size_t> backlog() const HVD_EXCLUDES(mutex_);
-  // Cuts a piece and writes what the socket takes of it.
-  void write_piece() HVD_EXCLUDES(mutex_);
+  // Cuts a piece as OutgoingMessages::cut does and writes what the socket takes of it.
+  void write_piece(std::size_t most) HVD_EXCLUDES(mutex_);
   // Tells of the messages that are written. True when there were any; then the next ones may be queued.
   bool report_written() HVD_EXCLUDES(mutex_);
   // The memory of a queued message goes. False when its stream stands in the middle of one of its frames.

@@ -10,18 +10,21 @@ void OutgoingMessages::push(const FrameHeader& header, const std::uint8_t* data,
   unwritten_.push_back({message, header.total + 1});
 }
 
-std::optional<OutgoingMessages::Piece> OutgoingMessages::cut() {
+std::optional<OutgoingMessages::Piece> OutgoingMessages::cut(std::size_t most) {
   const MutexLock lock(mutex_);
   if (uncut_.empty()) return std::nullopt;
   Piece piece = uncut_.front();
   uncut_.pop_front();
   FrameHeader& header = piece.header;
   const std::uint64_t left = header.total - header.offset;
-  header.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMaxChunk, left));
-  if (header.length < left) {  // the others have their turn first
+  const std::uint64_t turn = kMaxChunk - header.offset % kMaxChunk;
+  const std::uint64_t share = header.total > kMaxChunk ? turn : most;
+  header.length = static_cast<std::uint32_t>(std::min({share, turn, left}));
+  if (header.length < left) {
     Piece rest = piece;
     rest.header.offset += header.length;
-    uncut_.push_back(rest);
+    const bool turn_is_over = rest.header.offset % kMaxChunk == 0;
+    uncut_.insert(turn_is_over ? uncut_.end() : uncut_.begin(), rest);
   }
   piece.data += header.offset;
   return piece;

@@ -17,9 +17,10 @@ struct SentMessage {
   bool operator==(const SentMessage&) const = default;
 };
 
-// The large messages to one rank, cut into pieces that take turns: whichever connection to it has room takes the next
-// one. Refers to the senders' memory until the pieces are written. Knows no socket. Thread-safe; its mutex is the
-// innermost.
+// The large messages to one rank, cut into pieces: whichever connection to it has room takes the next one. Messages
+// take turns of kMaxChunk bytes: one of no more than that comes whole before the next, also where it is spread over
+// several connections. Refers to the senders' memory until the pieces are written. Knows no socket. Thread-safe; its
+// mutex is the innermost.
 class OutgoingMessages {
  public:
   struct Piece {
@@ -30,8 +31,9 @@ class OutgoingMessages {
 
   // Requires: header.total > 0; header.slot is the number of the receive that has given credit.
   void push(const FrameHeader& header, const std::uint8_t* data, const SentMessage& message) HVD_EXCLUDES(mutex_);
-  // The next piece to write; none when there is nothing left to cut.
-  std::optional<Piece> cut() HVD_EXCLUDES(mutex_);
+  // The next piece to write, of at most `most` bytes if its message is of no more than kMaxChunk; none when there is
+  // nothing left to cut.
+  std::optional<Piece> cut(std::size_t most = kMaxChunk) HVD_EXCLUDES(mutex_);
   bool has_uncut() const HVD_EXCLUDES(mutex_);
   // So many bytes of pieces of the message are written; its beginning counts as one more. True when all of it is.
   bool written(const SentMessage& message, std::uint64_t bytes) HVD_EXCLUDES(mutex_);

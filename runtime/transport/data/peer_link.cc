@@ -5,6 +5,9 @@ namespace {
 
 // After the end of one connection, for what is on its way on the others.
 constexpr Millis kPatience{1000};
+// Of a message that is no more than one piece: two connections carry it, and the next does not come beside it but after
+// it. Smaller parts made a reducescatter of several ranks on a host slower (docs/benchmarks.md).
+constexpr std::size_t kHalf = kMaxChunk / 2;
 
 }  // namespace
 
@@ -81,7 +84,7 @@ void PeerLink::spread_pieces() {
       least = *backlog;
     });
     if (next == nullptr) return;  // the driver is told when one takes more
-    next->write_piece();
+    next->write_piece(kHalf);
   }
 }
 

@@ -37,16 +37,26 @@ void TxQueue::push_eager(const FrameHeader& header, const std::uint8_t* data, st
 
 void TxQueue::cut_ahead(std::size_t ahead) {
   while (frame_bytes_ < ahead) {
-    auto piece = messages_.cut();
+    const auto piece = messages_.cut();
     if (!piece) return;
-    piece->header.epoch = epoch_;
-    push({.header = piece->header.encode(),
-          .owned = {},
-          .data = piece->data,
-          .size = piece->header.length,
-          .message = piece->message,
-          .is_part = true});
+    push_piece(*piece);
   }
+}
+
+void TxQueue::cut_piece(std::size_t most) {
+  if (!frames_.empty()) return;
+  if (const auto piece = messages_.cut(most)) push_piece(*piece);
+}
+
+void TxQueue::push_piece(const OutgoingMessages::Piece& piece) {
+  FrameHeader header = piece.header;
+  header.epoch = epoch_;
+  push({.header = header.encode(),
+        .owned = {},
+        .data = piece.data,
+        .size = header.length,
+        .message = piece.message,
+        .is_part = true});
 }
 
 std::size_t TxQueue::gather(std::span<iovec> out) {

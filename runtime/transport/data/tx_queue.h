@@ -36,6 +36,8 @@ class TxQueue {
 
   // Cuts pieces until `ahead` bytes are queued.
   void cut_ahead(std::size_t ahead);
+  // Cuts one piece as OutgoingMessages::cut does, unless something is queued.
+  void cut_piece(std::size_t most);
   // Fills `out` with what to write next and returns how many entries; 0 when nothing is queued.
   std::size_t gather(std::span<iovec> out);
   // `bytes` of what gather() gave were written; frames of messages that are complete are appended to `written`.
@@ -57,6 +59,7 @@ class TxQueue {
     std::size_t total() const { return kFrameHeaderSize + size; }
   };
   void push(Frame frame);
+  void push_piece(const OutgoingMessages::Piece& piece);
 
   std::uint64_t epoch_;
   OutgoingMessages& messages_;

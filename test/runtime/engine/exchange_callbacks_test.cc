@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <functional>
 #include <random>
 #include <thread>
@@ -26,6 +28,14 @@ HandlePtr add(Member& member, const std::string& name, Values& data, CallBack on
   Operation operation = allreduce(name, data);
   operation.on_done = std::move(on_done);
   return member.small->add(std::move(operation)).value();
+}
+
+using Clock = TimePoint::clock;
+
+void pause(std::chrono::microseconds time) {
+  const auto end = Clock::now() + time;
+  while (Clock::now() < end) {
+  }
 }
 
 bool soon(Event& event) {
@@ -151,14 +161,11 @@ TEST_CASE("No wake-up of who waits is lost", "[unit][engine]") {
     Values right(3, 2.0F);
     Event called;
     add(ranks.a, "x", left, [&](const Handle&) { called.set(); });
-    const auto pause =
-        TimePoint::clock::now() + std::chrono::microseconds(random() % 200);  // it sleeps by then, or not
-    while (TimePoint::clock::now() < pause) {
-    }
+    pause(std::chrono::microseconds(random() % 200));  // it sleeps by then, or not
     ranks.b.add("x", right);
-    const TimePoint begin = TimePoint::clock::now();
+    const TimePoint begin = Clock::now();
     REQUIRE(soon(called));
-    late += TimePoint::clock::now() - begin > engine::SmallUse::kPatience / 2 ? 1 : 0;
+    late += Clock::now() - begin > engine::SmallUse::kPatience / 2 ? 1 : 0;
   }
   CHECK(late <= 2);  // where the machine keeps a thread waiting
 }
@@ -245,4 +252,74 @@ TEST_CASE("Operations with a callback are exchanged, also where they have it on 
     problems.expect(fewest_messages(session, all, sum) == 0, "messages");
   });
   CHECK(called == 14 * 4);
+}
+
+TEST_CASE("Operations of several sets are waited for at once, and end in any order", "[multi][engine]") {
+  const bool younger_first = GENERATE(false, true);
+  JobFixture job(3);
+  Problems problems;
+  std::barrier all(3);
+  auto quickest = Clock::duration::max();  // to a callback, of those whose thread sleeps by the bell of the other set
+  run(job, problems, [&](Session& session) {
+    const int rank = session.topology().rank;
+    const auto added = session.add_process_set({0, 1});
+    if (!wait(added).is_ok()) return problems.expect_ok(wait(added), "add_process_set");
+    const auto pair = static_cast<std::int32_t>(added.value()->value());
+    struct Tensor {
+      std::int32_t set;
+      float sum;
+      Values data = {};
+      Event called = {};
+    };
+    const auto round = [&] {
+      std::array<Tensor, 2> tensors{Tensor{kGlobalProcessSet, 3.0F}, Tensor{pair, 2.0F}};
+      const auto enqueue = [&](Tensor& tensor, bool with_callback) {
+        tensor.data.assign(3, 1.0F);
+        Operation operation = allreduce("x", tensor.data, ReduceOp::kSum, tensor.set);
+        if (with_callback) operation.on_done = [&](const Handle&) { tensor.called.set(); };
+        return session.enqueue(std::move(operation));
+      };
+      if (rank == 0) {
+        for (Tensor& tensor : tensors) problems.expect_ok(enqueue(tensor, true).status(), "enqueue");
+      }
+      for (const std::size_t i : {younger_first ? 1U : 0U, younger_first ? 0U : 1U}) {
+        pause(std::chrono::milliseconds(2));  // it sleeps by then
+        all.arrive_and_wait();
+        Tensor& tensor = tensors[i];
+        const auto begin = Clock::now();
+        if (rank == 0) {
+          problems.expect(soon(tensor.called), "no callback");
+          if (i == 0 && !younger_first) quickest = std::min(quickest, Clock::now() - begin);
+        }
+        if (rank == 1 || (rank == 2 && i == 0)) problems.expect_ok(wait(enqueue(tensor, false)), "x");
+        if (rank < 2 || i == 0) problems.expect(tensor.data == Values(3, tensor.sum), "a wrong sum");
+      }
+    };
+    for (int i = 0; i < 3; ++i) round();  // negotiated
+    if (rank == 0) quickest = Clock::duration::max();
+    problems.expect(fewest_messages(session, all, round) == 0, "messages");
+  });
+  if (!younger_first) CHECK(quickest < engine::SmallUse::kPatience / 4);
+}
+
+TEST_CASE("In a group some may have a callback", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  std::barrier all(2);
+  std::atomic<int> called{0};
+  run(job, problems, [&](Session& session) {
+    const auto sum = [&] {
+      std::vector<GroupMember> group;
+      for (const char* const name : {"a", "b", "c"}) group.push_back({name, Values(3, 1.0F)});
+      auto operations = operations_of(group);
+      if (session.topology().rank == 0) operations[1].on_done = [&](const Handle&) { ++called; };
+      const auto handles = session.enqueue_group(std::move(operations));
+      if (!handles.is_ok()) return problems.expect_ok(handles.status(), "enqueue_group");
+      for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+      for (const GroupMember& member : group) problems.expect(member.data == Values(3, 2.0F), "a wrong sum");
+    };
+    for (int i = 0; i < 20; ++i) sum();
+    problems.expect(fewest_messages(session, all, sum) == 0, "messages");
+  });
+  CHECK(called == 23);
 }

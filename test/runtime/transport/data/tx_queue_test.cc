@@ -1,6 +1,8 @@
 #include "runtime/transport/data/tx_queue.h"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <tuple>
 
 using namespace hvd;
 using namespace hvd::transport;
@@ -177,8 +179,8 @@ TEST_CASE("A message is written with its last piece and its beginning, wherever 
   first.push_begin({.slot = 1, .total = data.size()}, {1, 1, 1});
   iovec parts[8];
   std::vector<WrittenFrame> written;
-  second.cut_ahead(1);
-  second.cut_ahead(1);  // has a piece already
+  second.cut_piece(kMaxChunk);
+  second.cut_piece(kMaxChunk);  // has a piece already
   CHECK(second.gather(parts) == 2);
   first.cut_ahead(TxQueue::kAhead);
   CHECK(first.gather(parts) == 5);
@@ -189,4 +191,35 @@ TEST_CASE("A message is written with its last piece and its beginning, wherever 
     CHECK(frame.is_part);
     CHECK(messages.written(frame.message, frame.bytes) == (&frame == &written.back()));
   }
+}
+
+TEST_CASE("A message that is one piece can be cut smaller, and comes whole before the next", "[unit][transport]") {
+  constexpr std::size_t kHalf = kMaxChunk / 2;
+  const Bytes data(2 * kMaxChunk + 100, 3);
+  OutgoingMessages messages;
+  const std::array<std::size_t, 4> sizes{kMaxChunk, data.size(), kHalf + 8, kMaxChunk};
+  for (std::uint64_t slot = 0; slot < sizes.size(); ++slot) {
+    messages.push({.type = FrameType::kData, .slot = slot, .total = sizes[slot]}, data.data(), {1, slot, slot});
+  }
+  using Cut = std::tuple<std::uint64_t, std::uint64_t, std::size_t>;  // slot, offset, length
+  std::vector<Cut> cuts;
+  const auto cut = [&](std::size_t most) {
+    const auto piece = messages.cut(most);
+    REQUIRE(piece);
+    CHECK(piece->data == data.data() + piece->header.offset);
+    cuts.emplace_back(piece->header.slot, piece->header.offset, piece->header.length);
+  };
+  for (int i = 0; i < 6; ++i) cut(kHalf);
+  cut(kMaxChunk);  // ends its turn, no more
+  for (int i = 0; i < 2; ++i) cut(kHalf);
+  CHECK(cuts == std::vector<Cut>{{0, 0, kHalf},
+                                 {0, kHalf, kHalf},
+                                 {1, 0, kMaxChunk},
+                                 {2, 0, kHalf},
+                                 {2, kHalf, 8},
+                                 {3, 0, kHalf},
+                                 {3, kHalf, kHalf},
+                                 {1, kMaxChunk, kMaxChunk},
+                                 {1, 2 * kMaxChunk, 100}});
+  CHECK_FALSE(messages.cut());
 }
