@@ -250,6 +250,15 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
             logarithmic=True,
         ),
     ),
+    "connections_halves": (
+        Panel(
+            "time, ms",
+            "ms",
+            {"before": "before", "now": "now", "one connection": "one connection"},
+            labels=("network", "call"),
+            logarithmic=True,
+        ),
+    ),
     "first_alltoall": (Panel("time, ms", "ms", {"first": "first", "second": "second"}),),
     "ring": (RING, replace(RING, title="0.6 ms one way", part=1)),
     "tree": (TREE, replace(TREE, title="0.6 ms one way", part=1)),

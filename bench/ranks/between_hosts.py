@@ -136,7 +136,8 @@ def main() -> int:
         for number, host in enumerate(hosts, 1):
             host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
             if options.stream_gbit:
-                host.shell(limit_streams(options.stream_gbit, "dport" if number == 1 else "sport"))  # the second connects
+                connects = number == 2
+                host.shell(limit_streams(options.stream_gbit, "sport" if connects else "dport"))
             elif options.gbit > 0:
                 host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
         if options.connections:
@@ -236,8 +237,9 @@ def one_job(  # type: ignore[type-arg]
     assert server.stdout is not None
     environments = json.loads(server.stdout.readline())
     command = [sys.executable, __file__, "--rank", *arguments]
+    shared = {**os.environ, **(variables or {})}
     ranks = [
-        subprocess.Popen(host.enter(*command), env={**os.environ, **environment, **(variables or {})}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(host.enter(*command), env={**shared, **environment}, stdout=subprocess.PIPE, text=True)
         for host, environment in zip(hosts, environments, strict=True)
     ]
     said = [process.communicate(timeout=600)[0] for process in ranks]

@@ -5,7 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+#include <utility>
 
 #include "runtime/base/fd.h"
 
@@ -65,6 +69,14 @@ struct Sink final : FrameSink {
   PeerLink link{1, 1, epoll.get(), *this};
 };
 
+void for_each_frame(ByteSpan stream, const std::function<void(const FrameHeader&, ByteSpan)>& fn) {
+  while (!stream.empty()) {
+    const FrameHeader header = FrameHeader::decode(stream.first(kFrameHeaderSize)).value();
+    fn(header, stream.subspan(kFrameHeaderSize, header.length));
+    stream = stream.subspan(kFrameHeaderSize + header.length);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("The pieces of a large message go over all connections, and its beginning over the first",
@@ -88,21 +100,44 @@ TEST_CASE("The pieces of a large message go over all connections, and its beginn
     Bytes& stream = streams[static_cast<std::size_t>(number)];
     sink.read_all(number, stream);
     std::size_t pieces = 0;
-    for (std::size_t at = 0; at < stream.size();) {
-      const FrameHeader header = FrameHeader::decode(ByteSpan(stream).subspan(at, kFrameHeaderSize)).value();
-      at += kFrameHeaderSize;
+    for_each_frame(stream, [&](const FrameHeader& header, ByteSpan payload) {
       CHECK(header.slot == 5);
       CHECK(header.total == data.size());
       begins += header.type == FrameType::kBegin && number == 0 ? 1 : 0;
       pieces += header.type == FrameType::kData ? 1 : 0;
-      std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), header.length,
-                  again.begin() + static_cast<std::ptrdiff_t>(header.offset));
-      at += header.length;
-    }
+      std::ranges::copy(payload, again.begin() + static_cast<std::ptrdiff_t>(header.offset));
+    });
     CHECK(pieces > 0);
   }
   CHECK(begins == 1);
   CHECK((again == data));
+}
+
+TEST_CASE("Messages of one piece go in halves over several connections, one after the other", "[multi][transport]") {
+  Sink sink;
+  const Bytes data(kMaxChunk);
+  for (std::uint64_t id : {1U, 2U, 3U}) {
+    sink.link.queue_message({.id = id, .to = 1, .slot = 3, .data = data.data(), .size = data.size(), .receive = id}, 1);
+  }
+  sink.link.flush();
+  std::vector<Bytes> streams(kSockets);
+  while (sink.sent < 3) {
+    for (int number = 0; number < kSockets; ++number) sink.read_all(number, streams[static_cast<std::size_t>(number)]);
+    sink.drive();
+  }
+  std::array<std::set<int>, 4> carriers;  // of each message
+  for (int number = 0; number < kSockets; ++number) {
+    Bytes& stream = streams[static_cast<std::size_t>(number)];
+    sink.read_all(number, stream);
+    std::uint64_t last = 0;
+    for_each_frame(stream, [&](const FrameHeader& header, ByteSpan payload) {
+      if (header.type != FrameType::kData) return;
+      CHECK(payload.size() == kMaxChunk / 2);
+      CHECK(header.slot >= std::exchange(last, header.slot));
+      carriers[header.slot].insert(number);
+    });
+  }
+  CHECK(carriers[1].size() == 2);  // the sockets are empty then
 }
 
 TEST_CASE("A rank is lost when all its connections have ended, and what was said before is read",
