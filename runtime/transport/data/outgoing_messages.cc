@@ -17,14 +17,12 @@ std::optional<OutgoingMessages::Piece> OutgoingMessages::cut(std::size_t most) {
   uncut_.pop_front();
   FrameHeader& header = piece.header;
   const std::uint64_t left = header.total - header.offset;
-  const std::uint64_t turn = kMaxChunk - header.offset % kMaxChunk;
-  const std::uint64_t share = header.total > kMaxChunk ? turn : most;
-  header.length = static_cast<std::uint32_t>(std::min({share, turn, left}));
+  const bool has_turns = header.total > kMaxChunk;  // each of one piece
+  header.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(has_turns ? kMaxChunk : most, left));
   if (header.length < left) {
     Piece rest = piece;
     rest.header.offset += header.length;
-    const bool turn_is_over = rest.header.offset % kMaxChunk == 0;
-    uncut_.insert(turn_is_over ? uncut_.end() : uncut_.begin(), rest);
+    uncut_.insert(has_turns ? uncut_.end() : uncut_.begin(), rest);
   }
   piece.data += header.offset;
   return piece;

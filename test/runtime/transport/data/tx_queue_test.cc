@@ -210,7 +210,7 @@ TEST_CASE("A message that is one piece can be cut smaller, and comes whole befor
     cuts.emplace_back(piece->header.slot, piece->header.offset, piece->header.length);
   };
   for (int i = 0; i < 6; ++i) cut(kHalf);
-  cut(kMaxChunk);  // ends its turn, no more
+  cut(kMaxChunk);  // what is left of it
   for (int i = 0; i < 2; ++i) cut(kHalf);
   CHECK(cuts == std::vector<Cut>{{0, 0, kHalf},
                                  {0, kHalf, kHalf},
