@@ -22,7 +22,7 @@ void print(const RoundCost& cost) {
 
 hvd::negotiation::CoordinatorOptions job_of(int ranks) {
   hvd::negotiation::CoordinatorOptions options;
-  options.size = ranks;
+  options.tree = hvd::topology::TreePlan(ranks);
   return options;
 }
 

@@ -32,9 +32,9 @@ VirtualJob::Node::Node(const topology::TreePlan& plan, int rank, const topology:
 }
 
 VirtualJob::VirtualJob(const negotiation::CoordinatorOptions& options, const Network& network)
-    : network_(network), plan_(options.size, options.radix), coordinator_(options) {
-  const topology::ProcessSets sets = topology::initial_sets(options.size);
-  for (int rank = 0; rank < options.size; ++rank) nodes_.push_back(std::make_unique<Node>(plan_, rank, sets));
+    : network_(network), plan_(options.tree), coordinator_(options) {
+  const topology::ProcessSets sets = topology::initial_sets(plan_.size());
+  for (int rank = 0; rank < plan_.size(); ++rank) nodes_.push_back(std::make_unique<Node>(plan_, rank, sets));
   begin_round();
 }
 

@@ -47,22 +47,21 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, Smal
                        SetChanges& set_changes, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
                        std::function<void(const wire::Stop&)> on_stop)
     : options_(options),
-      plan_(options.coordinator.size, options.coordinator.radix),
       table_(table),
       small_(small),
       set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
       worker_(options.worker, table.sets()),
-      router_(plan_, options.worker.rank),
+      router_(tree(), options.worker.rank),
       executor_(options.worker.rank, table, recorder, std::move(backend_factory), executor_events()),
       recorder_(recorder),
       watch_(options.worker.rank, options.coordinator.stall),
-      root_watch_(plan_, options.worker.rank, options.coordinator.stall),
+      root_watch_(tree(), options.worker.rank, options.coordinator.stall),
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
   } else {
-    relay_.emplace(plan_, own_rank(), *worker_.sets());
+    relay_.emplace(tree(), own_rank(), *worker_.sets());
   }
   if (options_.core) loop_.post([core = *options_.core] { pin_this_thread(core); });
   loop_.post([this] {
@@ -164,7 +163,7 @@ void EngineLoop::move_reports() {
   }
   while (relay_ && relay_->has_report(now)) {
     HVD_FAILPOINT("engine.report");
-    send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
+    send(tree().parent(own_rank()), wire::encode(relay_->take_report(now)));
   }
 }
 
@@ -243,7 +242,7 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   traffic_.messages_received.fetch_add(1, std::memory_order_relaxed);
   traffic_.bytes_received.fetch_add(message.size(), std::memory_order_relaxed);
   if (stop_reason_) return;
-  if (from_rank == plan_.parent(own_rank())) {
+  if (from_rank == tree().parent(own_rank())) {
     handle_decision(message);
   } else {
     handle_report(from_rank, message);
@@ -263,7 +262,7 @@ void EngineLoop::handle_report(int from_rank, ByteSpan message) {
 
 void EngineLoop::handle_decision(ByteSpan message) {
   auto decision = wire::decode_decision(message);
-  if (!decision.is_ok()) return report_lost(plan_.parent(own_rank()), decision.status().message());
+  if (!decision.is_ok()) return report_lost(tree().parent(own_rank()), decision.status().message());
   deliver(std::move(decision).value());
 }
 

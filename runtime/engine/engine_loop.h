@@ -47,6 +47,7 @@ class EngineLoop final : public transport::ControlHandler {
   ~EngineLoop() override;  // Requires: finish() was called
 
   loop::Loop& loop() { return loop_; }
+  const topology::TreePlan& tree() const { return options_.coordinator.tree; }
   // Gives the engine its connections; what came from them earlier is handled now. Once, before the first notify().
   void attach(std::unique_ptr<transport::ControlLinks> links);
 
@@ -117,7 +118,6 @@ class EngineLoop final : public transport::ControlHandler {
   std::string history() const;
 
   EngineOptions options_;
-  topology::TreePlan plan_;
   OperationTable& table_;
   SmallExchange& small_;
   SetChanges& set_changes_;

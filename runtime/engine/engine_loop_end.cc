@@ -76,7 +76,7 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   if (is_root()) {
     coordinator_->on_rank_lost(rank, why);
     take_decisions();
-  } else if (rank == plan_.parent(own_rank())) {
+  } else if (rank == tree().parent(own_rank())) {
     // The way to the root is cut: decide for all ranks below.
     deliver(negotiation::make_abort(rank, why));
   } else {

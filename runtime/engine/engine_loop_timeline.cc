@@ -17,11 +17,11 @@ std::vector<int> ranks_of(const wire::RankRuns& runs) {
 }
 
 // Of the set's members those for which `from_rank` speaks when it says that a cached tensor is ready.
-std::vector<int> ranks_below(const topology::TreePlan& plan, int from_rank, const topology::ProcessSet& set) {
+std::vector<int> ranks_below(const topology::TreePlan& tree, int from_rank, const topology::ProcessSet& set) {
   if (from_rank == 0) return {0};
   std::vector<int> ranks;
   std::ranges::copy_if(set.ranks, std::back_inserter(ranks),
-                       [&](int rank) { return rank != 0 && plan.child_towards(0, rank) == from_rank; });
+                       [&](int rank) { return rank != 0 && tree.child_towards(0, rank) == from_rank; });
   return ranks;
 }
 
@@ -48,7 +48,7 @@ void EngineLoop::trace_report(int from_rank, const wire::Report& report) {
     if (cached == nullptr) return;
     const std::int32_t id = cached->responses.front()->process_set;
     const auto [at, is_new] = below.try_emplace(id);
-    if (is_new) at->second = ranks_below(plan_, from_rank, *sets.find(id));
+    if (is_new) at->second = ranks_below(tree(), from_rank, *sets.find(id));
     for (const auto& each : cached->responses) timeline.reported(each->op, id, each->name, at->second);
   };
   for (const wire::CacheBit bit : report.ready_bits) trace_bit(bit);

@@ -10,7 +10,7 @@
 namespace hvd::engine {
 
 void EngineLoop::start_watch() {
-  if (plan_.size() > 1 && !watch_timer_->active()) watch_timer_->start(RunClock::kPeriod);
+  if (tree().size() > 1 && !watch_timer_->active()) watch_timer_->start(RunClock::kPeriod);
 }
 
 void EngineLoop::watch() {

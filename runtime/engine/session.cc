@@ -38,7 +38,7 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
                                           std::shared_ptr<PagePool> pages) {
   engine::EngineOptions options;
   options.pages = std::move(pages);
-  options.coordinator.size = membership.size();
+  options.coordinator.tree = topology::TreePlan(membership.size());
   options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.coordinator.limits.threshold = fusion::round_threshold(
       static_cast<std::uint64_t>(config.fusion_threshold), static_cast<int>(membership.hosts().ranks_on(0).size()),
@@ -87,13 +87,13 @@ class SessionImpl final : public Session {
       if (network_ != nullptr) network_->abort(Status::aborted("interrupted"));
     });
     HVD_FAILPOINT_RETURN("session.connect");
-    const topology::TreePlan plan(membership_.size());
     std::unique_ptr<transport::ControlLinks> links;
     if (network_ != nullptr) {
       HVD_ASSIGN_OR_RETURN(
           links, network_->fabric().connect_control(
                      engine_.loop().uv(), [this](std::function<void()> fn) { engine_.loop().post(std::move(fn)); },
-                     plan.parent(membership_.rank()), plan.children(membership_.rank()), engine_, deadline));
+                     engine_.tree().parent(membership_.rank()), engine_.tree().children(membership_.rank()), engine_,
+                     deadline));
     }
     engine_.attach(std::move(links));
     connected_ = true;

@@ -13,10 +13,10 @@ using wire::value;
 
 Coordinator::Impl::Impl(const CoordinatorOptions& o)
     : options(o),
-      registry(o.size),
+      registry(o.tree.size()),
       change_stall(o.stall),
-      board(o.size, o.stall),
-      bits(topology::TreePlan(o.size, o.radix), 0, *registry.sets()) {
+      board(o.tree.size(), o.stall),
+      bits(o.tree, 0, *registry.sets()) {
   HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
   sets.try_emplace(kGlobalProcessSet, registry.sets()->share(kGlobalProcessSet), options);
 }

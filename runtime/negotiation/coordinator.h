@@ -17,8 +17,7 @@
 namespace hvd::negotiation {
 
 struct CoordinatorOptions {
-  int size = 1;
-  int radix = topology::TreePlan::kDefaultRadix;
+  topology::TreePlan tree{1};         // of all ranks
   std::size_t cache_capacity = 1024;  // tensors and groups of a process set; 0: no cache
   wire::FusionLimits limits;
   // At most so many releases of one process set are on their way at once; what becomes ready meanwhile leaves together

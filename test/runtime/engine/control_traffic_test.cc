@@ -97,7 +97,7 @@ class Comparison {
  private:
   static negotiation::CoordinatorOptions options(int size) {
     negotiation::CoordinatorOptions options;
-    options.size = size;
+    options.tree = topology::TreePlan(size);
     return options;
   }
   bool meet() {

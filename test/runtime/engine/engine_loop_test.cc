@@ -37,7 +37,7 @@ struct Rank {
   }
   static EngineOptions options(int rank, int size) {
     EngineOptions options;
-    options.coordinator.size = size;
+    options.coordinator.tree = topology::TreePlan(size);
     options.worker.rank = rank;
     options.pages = PagePool::make({});
     return options;

@@ -82,8 +82,7 @@ class ChangingSets {
 
   static CoordinatorOptions options(const Plan& plan) {
     CoordinatorOptions o;
-    o.size = plan.size;
-    o.radix = plan.radix;
+    o.tree = topology::TreePlan(plan.size, plan.radix);
     o.cache_capacity = plan.cache_capacity;
     return o;
   }

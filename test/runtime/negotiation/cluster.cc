@@ -63,9 +63,9 @@ Cluster::Node::Node(const topology::TreePlan& plan, int rank, const WorkerOption
 }
 
 Cluster::Cluster(const CoordinatorOptions& options, WorkerOptions worker_options)
-    : plan_(options.size, options.radix), coordinator_(options), dead_(static_cast<std::size_t>(options.size)) {
-  const topology::ProcessSets sets = topology::initial_sets(options.size);
-  for (int rank = 0; rank < options.size; ++rank) {
+    : plan_(options.tree), coordinator_(options), dead_(static_cast<std::size_t>(options.tree.size())) {
+  const topology::ProcessSets sets = topology::initial_sets(plan_.size());
+  for (int rank = 0; rank < plan_.size(); ++rank) {
     worker_options.rank = rank;
     nodes_.push_back(std::make_unique<Node>(plan_, rank, worker_options, sets));
   }
@@ -242,8 +242,7 @@ void Cluster::kill(int rank, const std::string& why) {
 
 CoordinatorOptions job_of(int size, int radix) {
   CoordinatorOptions options;
-  options.size = size;
-  options.radix = radix;
+  options.tree = topology::TreePlan(size, radix);
   return options;
 }
 

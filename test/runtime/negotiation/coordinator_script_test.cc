@@ -108,8 +108,8 @@ class Script {
  private:
   std::string job(const GoldenCommand& c) {
     CoordinatorOptions options;
-    options.size = static_cast<int>(c.number("size", 2));
-    REQUIRE(options.size <= 9);
+    options.tree = topology::TreePlan(static_cast<int>(c.number("size", 2)));
+    REQUIRE(options.tree.size() <= 9);
     options.cache_capacity = static_cast<std::size_t>(c.number("cache", 1024));
     options.max_in_flight = static_cast<int>(c.number("in_flight", 1000));
     options.batching_delay = std::chrono::milliseconds(c.number("delay", 0));

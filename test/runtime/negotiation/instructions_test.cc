@@ -42,7 +42,7 @@ class Job {
  private:
   static CoordinatorOptions options() {
     CoordinatorOptions options;
-    options.size = 2;
+    options.tree = topology::TreePlan(2);
     return options;
   }
   void submit(int rank) {
@@ -86,7 +86,7 @@ class Job {
   }
 
   const TimePoint now_{};
-  const topology::TreePlan plan_{2, options().radix};
+  const topology::TreePlan plan_ = options().tree;
   const topology::ProcessSets sets_ = topology::initial_sets(2);
   Coordinator coordinator_{options()};
   Worker workers_[2]{{{.rank = 0}, sets_}, {{.rank = 1}, sets_}};

@@ -81,8 +81,7 @@ class Simulation {
 
   static CoordinatorOptions options(const SimulationPlan& plan) {
     CoordinatorOptions o;
-    o.size = plan.size;
-    o.radix = plan.radix;
+    o.tree = topology::TreePlan(plan.size, plan.radix);
     o.cache_capacity = plan.cache_capacity;
     o.max_in_flight = plan.max_in_flight;
     o.batching_delay = plan.delay;
