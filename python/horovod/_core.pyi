@@ -305,10 +305,10 @@ def interrupt_waits() -> None:
     Does nothing if the main thread has answered ask_main_thread(). The operations themselves go on.
     """
 
-def jax_allreduce_handlers() -> dict[str, Any]:
-    """The handlers of the custom call that reduces gradients in JAX's programs, as jax.ffi takes them, by platform."""
+def jax_collective_handlers() -> dict[str, Any]:
+    """The handlers of the custom call of collectives in JAX's programs, as jax.ffi takes them, by platform."""
 
-def raise_step_failure() -> None:
+def raise_call_failure() -> None:
     """Raises why the last such call failed, once: KeyboardInterrupt after Ctrl-C. Nothing when it went well."""
 
 def allow_waits() -> None:

@@ -2,7 +2,7 @@
 
 #include "python/src/error_map.h"
 #include "python/src/registration.h"
-#include "python/src/xla/jax_allreduce.h"
+#include "python/src/xla/jax_collective.h"
 
 namespace hvd::python {
 
@@ -13,15 +13,15 @@ pybind11::capsule handler_capsule(xla::ffi::Handler* handler) {
 }
 
 // As XLA calls its platforms.
-pybind11::dict jax_allreduce_handlers() {
+pybind11::dict jax_collective_handlers() {
   pybind11::dict handlers;
-  handlers["cpu"] = handler_capsule(&xla::jax_allreduce_on_cpu);
-  handlers["CUDA"] = handler_capsule(&xla::jax_allreduce_on_cuda);
+  handlers["cpu"] = handler_capsule(&xla::jax_collective_on_cpu);
+  handlers["CUDA"] = handler_capsule(&xla::jax_collective_on_cuda);
   return handlers;
 }
 
-void raise_step_failure() {
-  const auto failure = xla::take_step_failure();
+void raise_call_failure() {
+  const auto failure = xla::take_call_failure();
   if (!failure) return;
   if (!failure->interrupted) return raise_if_error(failure->status);
   PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -31,8 +31,8 @@ void raise_step_failure() {
 }  // namespace
 
 void register_jax(pybind11::module_& module) {
-  module.def("jax_allreduce_handlers", &jax_allreduce_handlers);
-  module.def("raise_step_failure", &raise_step_failure);
+  module.def("jax_collective_handlers", &jax_collective_handlers);
+  module.def("raise_call_failure", &raise_call_failure);
 }
 
 }  // namespace hvd::python

@@ -23,10 +23,11 @@ import keras
 import numpy as np
 
 import horovod.keras as hvd
-from horovod._keras import jax_call
+from horovod._common.native import core
 from horovod._keras.jax_step import HostReduction
 from horovod.bench import gpu
 from horovod.common.exceptions import HorovodInternalError
+from horovod.jax import _call
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
@@ -42,7 +43,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.traced, self.on_host = 0, 0
-        module, reduction = cast(Any, jax_call), cast(Any, HostReduction)
+        module, reduction = cast(Any, _call), cast(Any, HostReduction)
         allreduce, on_host = module.allreduce, reduction._on_host
 
         def count_traced(*arguments: Any) -> Any:
@@ -62,7 +63,7 @@ def reduce_in_step(name: str, groups: list[int], count: int, **options: Any) -> 
     names = [f"{name}.{i}" for i in range(count)]
 
     def reduce(*given: Any) -> list[Any]:
-        return jax_call.allreduce(given, names, groups, (hvd.Sum, 2.0, 1.0, WORLD))
+        return _call.collective(core.OP_ALLREDUCE, given, names, (hvd.Sum, 2.0, 1.0, WORLD), groups)
 
     compiled: Callable[..., Any] = jax.jit(reduce, **options)
     return compiled
@@ -70,7 +71,7 @@ def reduce_in_step(name: str, groups: list[int], count: int, **options: Any) -> 
 
 def call(kind: str, calls: Calls) -> dict[str, Any]:
     """The call by itself: its types, its groups, and memory of the program that it reduces in place."""
-    problem = jax_call.problem()
+    problem = _call.problem()
     assert problem is None, problem
     place = jax.devices()[0]
     assert place.platform == {"cuda": "gpu"}.get(kind, kind), place.platform

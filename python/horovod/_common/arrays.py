@@ -198,7 +198,31 @@ class ArrayCollectives:
         gathered = np.from_dlpack(CoreOutput(native))
         return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
 
-    def reducescatter(self, array: Array, name: str | None, op: int, process_set_id: int = 0) -> CoreOutput:
+    def alltoall(
+        self, array: Array, splits: Sequence[int], name: str | None, process_set_id: int = 0
+    ) -> tuple[Array, list[int]]:
+        """The first splits[0] rows go to the first rank of the set, and so on; equal shares without splits.
+
+        Returns the rows that came, in rank order, and how many came from each rank.
+        """
+        if array.ndim == 0:
+            raise ValueError("alltoall: a value without dimensions has no rows to send")
+        sent, code = _transferable(np.require(array, requirements="C"))
+        call = Call(core.OP_ALLTOALL, "alltoall", splits=splits)
+        native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
+        native.wait_in_callback()
+        received = np.from_dlpack(CoreOutput(native)).view(array.dtype)
+        return received.reshape(-1, *array.shape[1:]), native.received_splits()
+
+    def reducescatter(
+        self,
+        array: Array,
+        name: str | None,
+        op: int,
+        process_set_id: int = 0,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> CoreOutput:
         """This rank's share of the rows of the reduced array; the first ranks have one more when it does not divide."""
         if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
             raise HorovodInternalError(f"reducescatter: the only ops are Average and Sum, got op={op!r}")
@@ -207,6 +231,6 @@ class ArrayCollectives:
         code = reducible_code(array, op, "reducescatter")
         sent = np.require(array, requirements="C")
         call = Call(core.OP_REDUCESCATTER, "reducescatter")
-        native = self._start(call, name, (op, 1.0, 1.0, process_set_id), sent, code, in_place=False)
+        native = self._start(call, name, (op, prescale, postscale, process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
         return CoreOutput(native)

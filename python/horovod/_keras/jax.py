@@ -13,11 +13,12 @@ from horovod._common.native import core
 from horovod._common.session import basics
 from horovod._common.session_watch import watch_interrupts
 from horovod._keras.backend import Reduce
-from horovod._keras.jax_step import Compression, HostFailure, HostReduction
+from horovod._keras.jax_step import HostFailure, HostReduction
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend
 from horovod.common.process_sets import _on_removal
+from horovod.jax.compression import Compression
 
 __all__ = ["BACKEND"]
 

@@ -1,8 +1,8 @@
 """Reduction of the gradients of a JAX step, compiled or not.
 
-A compiled step makes one call with all gradients: a custom call of XLA (jax_call.py), or where that cannot be, a
-callback to the host: jax's io_callback keeps the calls of successive steps in order, also inside conditions. XLA calls
-back on any thread; waiting releases the GIL.
+A compiled step makes one call with all gradients: a custom call of XLA (horovod/jax/_call.py), or where that cannot
+be, a callback to the host: jax's io_callback keeps the calls of successive steps in order, also inside conditions. XLA
+calls back on any thread; waiting releases the GIL.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from horovod._common.arrays import ArrayCollectives, reducible_code
 from horovod._common.calls import set_id
 from horovod._common.gradient_options import Plan
 from horovod._common.native import core
-from horovod._keras import jax_call
 from horovod._keras.options import Options
 from horovod._keras.reduction import Reduction
+from horovod.jax import _call
 
-__all__ = ["Compression", "HostFailure", "HostReduction"]
+__all__ = ["HostFailure", "HostReduction"]
 
 jax: Any = importlib.import_module("jax")
 _io_callback: Any = importlib.import_module("jax.experimental").io_callback
@@ -39,9 +39,9 @@ class HostFailure:
     def take(self) -> BaseException | None:
         """The failure, once; that of a custom call, too."""
         try:
-            core.raise_step_failure()
+            core.raise_call_failure()
         except BaseException as raised:
-            jax_call.forget_failed()
+            _call.forget_failed()
             return raised
         failure, self._last = self._last, None
         return failure
@@ -67,7 +67,7 @@ class HostReduction(Reduction):
 
     def _in_step(self, arrays: list[Any], names: list[str], plan: Plan) -> list[Any]:
         """The arrays of a function that is being compiled, reduced whenever it runs."""
-        if jax_call.problem() is None:
+        if _call.problem() is None:
             return self._by_custom_call(arrays, names, plan)
         shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
         call = functools.partial(self._from_step, names, plan)
@@ -84,7 +84,9 @@ class HostReduction(Reduction):
             for i in range(len(group))
         ] or [f"allreduce.{name}" for name in names]
         sizes = [len(group) for group in plan]
-        reduced = jax_call.allreduce([arrays[i] for i in order], named, sizes, self._reduction())
+        reduced = _call.collective(
+            core.OP_ALLREDUCE, [arrays[i] for i in order], named, self._reduction(), sizes
+        )
         return [one for _, one in sorted(zip(order, reduced, strict=True), key=lambda pair: pair[0])]
 
     def _reduction(self) -> tuple[int, float, float, int]:
@@ -106,33 +108,3 @@ class HostReduction(Reduction):
         else:
             self._collectives.allreduce_(own, names, *self._reduction())
         return own
-
-
-class _NoneCompressor:
-    """Sends arrays unchanged."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tensor.astype(ctx)
-
-
-class _Fp16Compressor(_NoneCompressor):
-    """Sends floating-point arrays as float16, those of numpy and of JAX, also while a function is compiled."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return (tensor.astype("float16"), tensor.dtype) if "float" in tensor.dtype.name else (tensor, None)
-
-
-class Compression:
-    """The choices for the `compression` argument of allreduce() and DistributedOptimizer(): none, fp16.
-
-    Each has compress(tensor), which returns the array to send and a context, and decompress(tensor, context).
-    """
-
-    none = _NoneCompressor
-    fp16 = _Fp16Compressor

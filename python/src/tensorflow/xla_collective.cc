@@ -24,59 +24,19 @@ using xla::XlaCall;
 
 // One operation of a call, until it is done. Its address must not change.
 struct Part {
-  TensorRef result;  // where XLA wants it
-  std::string name;
+  Part(std::string name, TensorRef result) : place(std::move(name), std::move(result)) {}
+  xla::ResultPlace place;
   HandlePtr handle;
-  std::vector<std::byte> other;  // takes a result of another shape, so that the collective can end as on other ranks
 };
 
-bool keeps_shape(OpType op) { return op == OpType::kAllreduce || op == OpType::kBroadcast; }
-
-Result<Operation> read_any_operation(const XlaCall& call, OpType op) {
-  HVD_ASSIGN_OR_RETURN(Operation operation, xla::read_operation(call, op));
-  HVD_ASSIGN_OR_RETURN(operation.root_rank, call.integer("root_rank"));
-  return operation;
-}
-
-Result<void*> memory_for(Part& part, const Shape& shape) {
-  if (shape == part.result.shape) return part.result.data;
-  part.other.resize(
-      std::max<std::size_t>(static_cast<std::size_t>(num_elements(shape)) * element_size(part.result.dtype), 1));
-  return static_cast<void*>(part.other.data());
-}
-
-Status attach_tensors(Operation& operation, Part& part, const XlaCall& call, int index) {
-  operation.name = part.name;
-  HVD_ASSIGN_OR_RETURN(operation.input, call.argument(index));
-  HVD_ASSIGN_OR_RETURN(part.result, call.result(index));
-  if (keeps_shape(operation.op)) {
-    operation.output = part.result.data;
-  } else {
-    operation.allocate_output = [&part](const Shape& shape) { return memory_for(part, shape); };
-  }
-  return Status::ok();
-}
-
-Status check_rows(const Part& part, bool equal_rows) {
-  const Shape& shape = part.handle->output_shape();
-  const auto& rows = part.handle->received_splits();
-  const bool differ = equal_rows && std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) != rows.end();
-  if (part.other.empty() && !differ) return Status::ok();
-  return Status::invalid_argument(
-      "\"" + part.name + "\": XLA has compiled a result of shape " + to_string(part.result.shape) +
-      ", but all ranks together make " + to_string(shape) + (differ ? ", from different numbers of rows" : "") +
-      ". In a compiled function the first dimension must be the same on all ranks, and the number of ranks what it was "
-      "when the function was traced; else use jit_compile=False");
-}
-
 // Waits for all that was submitted, whatever became of the rest; the first failure, which `submitted` may be.
-Status finish(std::deque<Part>& parts, Status submitted, OpType op, bool equal_rows) {
+Status finish(std::deque<Part>& parts, Status submitted, bool equal_rows) {
   Status first = std::move(submitted);
   for (Part& part : parts) {
     if (part.handle == nullptr) continue;
     xla::wait_until_done(part.handle);
     if (first.is_ok()) first = part.handle->status();
-    if (first.is_ok() && !keeps_shape(op)) first = check_rows(part, equal_rows);
+    if (first.is_ok()) first = part.place.check(*part.handle, equal_rows, "use jit_compile=False");
   }
   return first;
 }
@@ -106,7 +66,7 @@ Status hand_on_token(const XlaCall& call) {
 // All operations are on their way before the first is waited for, so their order does not matter to other ranks.
 template <OpType kOp, bool kGrouped>
 Status collective(const XlaCall& call) {
-  HVD_ASSIGN_OR_RETURN(const Operation common, read_any_operation(call, kOp));
+  HVD_ASSIGN_OR_RETURN(const Operation common, xla::read_operation(call, kOp));
   HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
   HVD_ASSIGN_OR_RETURN(const std::int32_t equal_rows, call.integer("equal_rows"));
   const std::vector<std::string> names = xla::split(joined, ',');
@@ -118,26 +78,28 @@ Status collective(const XlaCall& call) {
   std::deque<Part> parts;
   std::vector<Operation> operations;
   for (int i = 0; i < count; ++i) {
-    parts.emplace_back().name = names[static_cast<std::size_t>(i)];
-    operations.push_back(common);
-    HVD_RETURN_IF_ERROR(attach_tensors(operations.back(), parts.back(), call, i));
+    Operation& operation = operations.emplace_back(common);
+    operation.name = names[static_cast<std::size_t>(i)];
+    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i));
+    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i));
+    parts.emplace_back(operation.name, std::move(result)).place.attach_to(operation);
   }
   Status submitted =
       kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
-  HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), kOp, equal_rows != 0));
+  HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), equal_rows != 0));
   return hand_on_token(call);
 }
 
 Status join(const XlaCall& call) {
   HVD_ASSIGN_OR_RETURN(const TensorRef last_rank, call.result(0));
-  std::deque<Part> parts(1);
-  std::vector<Operation> operations(1);
-  operations.front().op = OpType::kJoin;
-  operations.front().name = "join.noname";
-  HVD_RETURN_IF_ERROR(submit_each(std::move(operations), parts));
-  xla::wait_until_done(parts.front().handle);
-  HVD_RETURN_IF_ERROR(parts.front().handle->status());
-  *static_cast<std::int32_t*>(last_rank.data) = static_cast<std::int32_t>(parts.front().handle->value());
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  Operation operation;
+  operation.op = OpType::kJoin;
+  operation.name = "join.noname";
+  HVD_ASSIGN_OR_RETURN(const HandlePtr handle, session->enqueue(std::move(operation)));
+  xla::wait_until_done(handle);
+  HVD_RETURN_IF_ERROR(handle->status());
+  *static_cast<std::int32_t*>(last_rank.data) = static_cast<std::int32_t>(handle->value());
   return hand_on_token(call);
 }
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "python/src/interrupts.h"
 #include "python/src/published_session.h"
+#include "runtime/base/page_pool.h"
 #include "runtime/base/status.h"
 
 namespace hvd::xla {
@@ -42,6 +45,7 @@ Result<Operation> read_operation(const XlaCall& call, OpType op) {
   operation.reduce_op = static_cast<ReduceOp>(reduce_op);
   HVD_ASSIGN_OR_RETURN(operation.prescale, call.number("prescale_factor"));
   HVD_ASSIGN_OR_RETURN(operation.postscale, call.number("postscale_factor"));
+  HVD_ASSIGN_OR_RETURN(operation.root_rank, call.integer("root_rank"));
   return operation;
 }
 
@@ -53,6 +57,42 @@ std::vector<std::string> split(const std::string& text, char separator) {
     start = end + 1;
   }
   return pieces;
+}
+
+void ResultPlace::attach_to(Operation& operation) {
+  keeps_shape_ = operation.op == OpType::kAllreduce || operation.op == OpType::kBroadcast;
+  if (keeps_shape_) {
+    operation.output = wanted_.data;
+  } else {
+    operation.allocate_output = [this](const Shape& shape) { return memory_for(shape); };
+  }
+}
+
+Result<void*> ResultPlace::memory_for(const Shape& shape) {
+  if (shape == wanted_.shape) return wanted_.data;
+  const std::size_t bytes =
+      std::max<std::size_t>(static_cast<std::size_t>(num_elements(shape)) * element_size(wanted_.dtype), 1);
+  HVD_ASSIGN_OR_RETURN(const auto session, python::published_session());
+  if (wanted_.device != kCpuDevice) {
+    HVD_ASSIGN_OR_RETURN(other_, session->allocate_on_gpu(wanted_.device, bytes));
+  } else {
+    other_ = session->pages()->take(bytes);
+  }
+  if (other_ == nullptr) return Status::internal("out of memory for a result of shape " + to_string(shape));
+  return other_.get();
+}
+
+Status ResultPlace::check(const Handle& handle, bool equal_rows, std::string_view otherwise) const {
+  if (keeps_shape_) return Status::ok();
+  const auto& rows = handle.received_splits();
+  const bool differ = equal_rows && std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) != rows.end();
+  if (other_ == nullptr && !differ) return Status::ok();
+  return Status::invalid_argument("\"" + name_ + "\": XLA has compiled a result of shape " + to_string(wanted_.shape) +
+                                  ", but all ranks together make " + to_string(handle.output_shape()) +
+                                  (differ ? ", from different numbers of rows" : "") +
+                                  ". In a compiled function the first dimension must be the same on all ranks, and the "
+                                  "number of ranks what it was when the function was traced; else " +
+                                  std::string(otherwise));
 }
 
 bool wait_until_done(const HandlePtr& handle) {

@@ -22,16 +22,16 @@ from keras_world import (
 )
 
 pytestmark = pytest.mark.usefixtures("on_jax", "several_ranks")
-TARGET = "@horovod_jax_allreduce"
+TARGET = "@horovod_jax_collective"
 
 
 @pytest.fixture(params=["custom call", "callback"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways, on the CPU."""
-    from horovod._keras import jax_call
+    from horovod.jax import _call
 
     if request.param == "callback":
-        monkeypatch.setattr(jax_call, "problem", lambda: "asked for by a test")
+        monkeypatch.setattr(_call, "problem", lambda: "asked for by a test")
     return str(request.param)
 
 
@@ -193,17 +193,17 @@ def test_a_name_of_several_lines_is_refused() -> None:
 
 @pytest.mark.parametrize("lack", [ImportError("no module of that name"), TypeError("no parameter of that name")])
 def test_a_jax_without_what_the_call_needs_calls_back(lack: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    from horovod._keras import jax_call
+    from horovod.jax import _call
 
     def of_an_older_jax() -> Any:
         raise lack
 
-    monkeypatch.setattr(jax_call, "_primitive", of_an_older_jax)
-    jax_call.problem.cache_clear()
+    monkeypatch.setattr(_call, "_primitive", of_an_older_jax)
+    _call.problem.cache_clear()
     try:
-        assert "of that name" in str(jax_call.problem())
+        assert "of that name" in str(_call.problem())
         model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)))
         fit(model, my_rows(2), ROWS)
         assert_equal_on_all_ranks(model.get_weights())
     finally:
-        jax_call.problem.cache_clear()
+        _call.problem.cache_clear()

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "python/src/xla/ffi.h"
-#include "python/src/xla/jax_allreduce.h"
+#include "python/src/xla/jax_collective.h"
 #include "test/runtime/collectives/cuda/gpu_tensors.h"
 
 // XLA as a custom call on a GPU sees it, made by hand from the structures of its C interface.
@@ -48,7 +48,7 @@ inline ffi::DeviceApi fake_xla_api() {
   return api;
 }
 
-// One call of jax_allreduce_on_cuda. Externally synchronised; the tensors outlive it.
+// One call of jax_collective_on_cuda. Externally synchronised; the tensors outlive it.
 class JaxCall {
  public:
   explicit JaxCall(const FrameworkStream& stream, std::string groups = "") : groups_(std::move(groups)) {
@@ -74,16 +74,20 @@ class JaxCall {
     add_buffer(results_, ffi::Type::kToken, nullptr, {});
     add_text("names", names_);
     add_text("groups", groups_);
+    std::int32_t kind = static_cast<std::int32_t>(OpType::kAllreduce);
+    std::int32_t no_root = -1;
     std::int32_t sum = static_cast<std::int32_t>(ReduceOp::kSum);
     std::int32_t all = kGlobalProcessSet;
     double one = 1.0;
+    add_scalar("kind", ffi::Type::kInt32, &kind);
+    add_scalar("root_rank", ffi::Type::kInt32, &no_root);
     add_scalar("reduce_op", ffi::Type::kInt32, &sum);
     add_scalar("process_set_id", ffi::Type::kInt32, &all);
     add_scalar("prescale_factor", ffi::Type::kFloat64, &one);
     add_scalar("postscale_factor", ffi::Type::kFloat64, &one);
     ffi::CallFrame frame{sizeof(frame),      nullptr,           &api.base,       &context,
                          ffi::kExecuteStage, arguments_.list(), results_.list(), attributes_list()};
-    return std::unique_ptr<ffi::Error>(xla::jax_allreduce_on_cuda(&frame));
+    return std::unique_ptr<ffi::Error>(xla::jax_collective_on_cuda(&frame));
   }
 
  private:

@@ -1,7 +1,8 @@
-#include "python/src/xla/jax_allreduce.h"
+#include "python/src/xla/jax_collective.h"
 
 #include <charconv>
 #include <cstddef>
+#include <deque>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -29,18 +30,18 @@ using GroupSizes = std::vector<std::size_t>;
 // Thread-safe; never destroyed, because a program may still run when static destructors do.
 class LastFailure {
  public:
-  void set(std::optional<StepFailure> failure) {
+  void set(std::optional<CallFailure> failure) {
     std::lock_guard lock(mutex_);
     failure_ = std::move(failure);
   }
-  std::optional<StepFailure> take() {
+  std::optional<CallFailure> take() {
     std::lock_guard lock(mutex_);
     return std::exchange(failure_, std::nullopt);
   }
 
  private:
   std::mutex mutex_;
-  std::optional<StepFailure> failure_;
+  std::optional<CallFailure> failure_;
 };
 
 LastFailure& last_failure() {
@@ -63,15 +64,26 @@ Result<GroupSizes> read_groups(const XlaCall& call, std::size_t tensors) {
                           " tensors");
 }
 
-Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place& place) {
-  HVD_ASSIGN_OR_RETURN(Operation common, read_operation(call, OpType::kAllreduce));
+Result<OpType> read_kind(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const std::int32_t kind, call.integer("kind"));
+  for (const OpType op :
+       {OpType::kAllreduce, OpType::kAllgather, OpType::kBroadcast, OpType::kAlltoall, OpType::kReducescatter}) {
+    if (kind == static_cast<std::int32_t>(op)) return op;
+  }
+  return Status::internal("the compiled program has a collective of the unknown kind " + std::to_string(kind));
+}
+
+Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place& place,
+                                               std::deque<ResultPlace>& results) {
+  HVD_ASSIGN_OR_RETURN(const OpType kind, read_kind(call));
+  HVD_ASSIGN_OR_RETURN(Operation common, read_operation(call, kind));
   HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
   const std::vector<std::string> names = split(joined, '\n');
   const int count = call.arguments() - 1;  // without the token
   if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
-    return Status::internal("the compiled program reduces " + std::to_string(names.size()) + " tensors with " +
-                            std::to_string(call.arguments()) + " arguments and " + std::to_string(call.results()) +
-                            " results");
+    return Status::internal("the compiled program has a collective of " + std::to_string(names.size()) +
+                            " tensors with " + std::to_string(call.arguments()) + " arguments and " +
+                            std::to_string(call.results()) + " results");
   }
   common.stream = place.stream;
   common.may_precede_gpu = place.device != kCpuDevice;
@@ -81,8 +93,8 @@ Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place&
     Operation& operation = operations.emplace_back(common);
     operation.name = names[static_cast<std::size_t>(i)];
     HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i, place.device));
-    HVD_ASSIGN_OR_RETURN(const TensorRef result, call.result(i, place.device));
-    operation.output = result.data;
+    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i, place.device));
+    results.emplace_back(operation.name, std::move(result)).attach_to(operation);
   }
   return operations;
 }
@@ -132,12 +144,15 @@ void wait_for_end_of_use(Event& end) {
 
 // Waits for all, whatever became of the rest, because XLA uses the memory again afterwards: on a GPU in the order of
 // its stream.
-StepFailure finish(const Handles& handles, const Place& place, Status submitted) {
-  StepFailure first{std::move(submitted)};
+CallFailure finish(const Handles& handles, const std::deque<ResultPlace>& results, const Place& place,
+                   Status submitted) {
+  CallFailure first{std::move(submitted)};
   const Handle* before = nullptr;
-  for (const HandlePtr& handle : handles) {
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    const HandlePtr& handle = handles[i];
     first.interrupted |= wait_until_done(handle);
     Status status = handle->status();
+    if (status.is_ok()) status = results[i].check(*handle, true, "call it outside of one");
     if (handle->unfinished_on() != kCpuDevice && (before == nullptr || !before->ends_with(*handle))) {
       const Status ordered = handle->order(place.stream);
       if (status.is_ok()) status = ordered;
@@ -148,8 +163,9 @@ StepFailure finish(const Handles& handles, const Place& place, Status submitted)
   return first;
 }
 
-StepFailure reduce(const XlaCall& call, const Place& place) {
-  auto operations = read_operations(call, place);
+CallFailure run(const XlaCall& call, const Place& place) {
+  std::deque<ResultPlace> results;
+  auto operations = read_operations(call, place, results);
   if (!operations.is_ok()) return {operations.status()};
   const auto groups = read_groups(call, operations.value().size());
   if (!groups.is_ok()) return {groups.status()};
@@ -159,31 +175,31 @@ StepFailure reduce(const XlaCall& call, const Place& place) {
   use.reset();
   Handles handles;
   Status submitted = submit(std::move(operations).value(), groups.value(), handles);
-  StepFailure result = finish(handles, place, std::move(submitted));
+  CallFailure result = finish(handles, results, place, std::move(submitted));
   if (place.device != kCpuDevice && !result.status.is_ok()) wait_for_end_of_use(*end_of_use);
   return result;
 }
 
-Status reduce_and_remember(const XlaCall& call, const Place& place) {
-  StepFailure failure = reduce(call, place);
+Status run_and_remember(const XlaCall& call, const Place& place) {
+  CallFailure failure = run(call, place);
   Status status = failure.status;
   last_failure().set(status.is_ok() ? std::nullopt : std::optional(std::move(failure)));
   return status;
 }
 
-Status on_cpu(const XlaCall& call) { return reduce_and_remember(call, Place{}); }
+Status on_cpu(const XlaCall& call) { return run_and_remember(call, Place{}); }
 
 Status on_cuda(const XlaCall& call) {
   HVD_ASSIGN_OR_RETURN(const Place place, call.gpu());
-  return reduce_and_remember(call, place);
+  return run_and_remember(call, place);
 }
 
 }  // namespace
 
-ffi::Error* jax_allreduce_on_cpu(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cpu); }
+ffi::Error* jax_collective_on_cpu(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cpu); }
 
-ffi::Error* jax_allreduce_on_cuda(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cuda); }
+ffi::Error* jax_collective_on_cuda(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cuda); }
 
-std::optional<StepFailure> take_step_failure() { return last_failure().take(); }
+std::optional<CallFailure> take_call_failure() { return last_failure().take(); }
 
 }  // namespace hvd::xla

@@ -1,6 +1,6 @@
-"""The allreduce of a step that JAX has compiled, as a custom call of XLA, which runs without Python.
+"""Collectives of a function that JAX has compiled, as a custom call of XLA, which runs without Python.
 
-The handlers are in python/src/xla/jax_allreduce.cc. A call blocks until the other ranks have made it, so calls are
+The handlers are in python/src/xla/jax_collective.cc. A call blocks until the other ranks have made it, so calls are
 ordered among themselves, as jax's own ordered callbacks are: by an effect, for which JAX threads a token through the
 program, its branches and loops, and from one program to the next.
 """
@@ -16,11 +16,12 @@ import numpy as np
 
 from horovod._common.native import core
 
-__all__ = ["allreduce", "forget_failed", "problem"]
+__all__ = ["collective", "forget_failed", "problem", "was_used"]
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
-_TARGET = "horovod_jax_allreduce"
+_TARGET = "horovod_jax_collective"
+_SHAPE_KEEPING = (core.OP_ALLREDUCE, core.OP_BROADCAST)
 
 
 def _tokens() -> Any:
@@ -37,23 +38,33 @@ def _declare_order() -> tuple[Any, Any]:
     _ = _tokens().clear  # forget_failed() needs it
     token = importlib.import_module("jax._src.core").abstract_token
     effect_type: Any = type("CollectiveEffect", (effects.Effect,), {"__str__": lambda _: "Horovod"})
-    for allowed in (effects.ordered_effects, effects.lowerable_effects, effects.control_flow_allowed_effects):
+    for allowed in (
+        effects.ordered_effects,
+        effects.lowerable_effects,
+        effects.control_flow_allowed_effects,
+        effects.custom_derivatives_allowed_effects,
+        effects.remat_allowed_effects,
+    ):
         allowed.add_type(effect_type)
     return effect_type(), token
 
 
-def _lower(effect: Any, token: Any, ctx: Any, *operands: Any, attributes: tuple[tuple[str, Any], ...]) -> Any:
-    """The call in a program: the operands, reduced in place where nobody else needs them, and the token behind them."""
-    layouts = [tuple(reversed(range(aval.ndim))) for aval in ctx.avals_in]
+def _row_major(avals: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [tuple(reversed(range(aval.ndim))) for aval in avals]
+
+
+def _lower(effect: Any, token: Any, ctx: Any, *operands: Any, attributes: tuple[tuple[str, Any], ...], **_: Any) -> Any:
+    """The call in a program: results in place of operands that nobody else needs, and the token behind them."""
+    named = dict(attributes)
     rule = jax.ffi.ffi_lowering(
         _TARGET,
         has_side_effect=True,
-        operand_layouts=[*layouts, ()],
-        result_layouts=[*layouts, ()],
-        operand_output_aliases={i: i for i in range(len(operands))},
+        operand_layouts=[*_row_major(ctx.avals_in), ()],
+        result_layouts=[*_row_major(ctx.avals_out), ()],
+        operand_output_aliases={i: i for i in range(len(operands))} if named["kind"] in _SHAPE_KEEPING else None,
     )
     inner = ctx.replace(avals_in=[*ctx.avals_in, token], avals_out=[*ctx.avals_out, token])
-    *results, after = rule(inner, *operands, ctx.tokens_in.get(effect), **dict(attributes))
+    *results, after = rule(inner, *operands, ctx.tokens_in.get(effect), **named)
     tokens = importlib.import_module("jax.interpreters.mlir").TokenSet({effect: after})
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(tokens))
     return results
@@ -66,19 +77,25 @@ def _primitive() -> Any:
     ImportError, AttributeError or TypeError if this JAX lacks a part.
     """
     effect, token = _declare_order()
-    primitive = importlib.import_module("jax.extend.core").Primitive("horovod_allreduce")
+    primitive = importlib.import_module("jax.extend.core").Primitive("horovod_collective")
     primitive.multiple_results = True
-    primitive.def_effectful_abstract_eval(lambda *avals, attributes: (list(avals), {effect}))
+
+    def results(*avals: Any, attributes: Any, shapes: tuple[tuple[int, ...], ...]) -> Any:
+        return [aval.update(shape=shape) for aval, shape in zip(avals, shapes, strict=True)], {effect}
+
+    primitive.def_effectful_abstract_eval(results)
+    # Where JAX evaluates a traced function one operation after another, as jax.checkpoint does, it is a program itself.
+    primitive.def_impl(jax.jit(primitive.bind, static_argnames=("attributes", "shapes")))
     lower = functools.partial(_lower, effect, token)
     importlib.import_module("jax.interpreters.mlir").register_lowering(primitive, lower, cacheable=False)
-    for platform, handler in core.jax_allreduce_handlers().items():
+    for platform, handler in core.jax_collective_handlers().items():
         jax.ffi.register_ffi_target(_TARGET, handler, platform=platform)
     return primitive
 
 
 @functools.cache
 def problem() -> str | None:
-    """Why a compiled step cannot make the call in this process; None when it can. Initialises JAX's devices."""
+    """Why a compiled function cannot make the call in this process; None when it can. Initialises JAX's devices."""
     backend = importlib.import_module("jax.extend.backend").get_backend()
     if backend.platform != "cpu" and "cuda" not in backend.platform_version.lower():
         return f"JAX computes on {backend.platform}, and the call is for CPUs and GPUs of CUDA"
@@ -89,6 +106,11 @@ def problem() -> str | None:
     return None
 
 
+def was_used() -> bool:
+    """Whether a function with such a call was traced in this process."""
+    return _primitive.cache_info().currsize > 0
+
+
 def forget_failed() -> None:
     """Lets programs of this thread run again after one has failed, behind whose token JAX would order them all.
 
@@ -97,23 +119,34 @@ def forget_failed() -> None:
     _tokens().clear()
 
 
-def allreduce(
-    arrays: Sequence[Any], names: Sequence[str], groups: Sequence[int], reduction: tuple[int, float, float, int]
+def collective(
+    kind: int,
+    arrays: Sequence[Any],
+    names: Sequence[str],
+    reduction: tuple[int, float, float, int],
+    groups: Sequence[int] = (),
+    root_rank: int = -1,
+    shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> list[Any]:
-    """The arrays of a traced function, reduced over all ranks: each alone, or `groups[0]` together, and so on.
+    """The results for the arrays of a traced function: each alone, or `groups[0]` together, and so on.
 
-    Requires: problem() is None, and types that can be reduced. `reduction`: op, prescale, postscale, id of the set.
+    Requires: problem() is None, and types that the core has. `kind`: core.OP_...; `reduction`: op, prescale, postscale,
+    id of the set; `shapes`: of the results, else those of the arrays. ValueError for a name of several lines.
     """
-    if any("\n" in name for name in names):
-        raise ValueError(f"hvd.DistributedOptimizer: expected a name without line breaks, got {names[0]!r}")
+    broken = [name for name in names if "\n" in name]
+    if broken:
+        raise ValueError(f"hvd: expected a name without line breaks, got {broken[0]!r}")
     op, prescale, postscale, process_set_id = reduction
     attributes = {
+        "kind": np.int32(kind),
         "names": "\n".join(names),
         "groups": ",".join(map(str, groups)),
+        "root_rank": np.int32(root_rank),
         "reduce_op": np.int32(op),
         "prescale_factor": np.float64(prescale),
         "postscale_factor": np.float64(postscale),
         "process_set_id": np.int32(process_set_id),
     }
-    reduced: list[Any] = _primitive().bind(*arrays, attributes=tuple(attributes.items()))
-    return reduced
+    made = tuple(tuple(array.shape) for array in arrays) if shapes is None else tuple(shapes)
+    results: list[Any] = _primitive().bind(*arrays, attributes=tuple(attributes.items()), shapes=made)
+    return results

@@ -1,4 +1,4 @@
-#include "python/src/xla/jax_allreduce.h"
+#include "python/src/xla/jax_collective.h"
 
 #include <barrier>
 #include <future>
@@ -81,7 +81,7 @@ TEST_CASE("JAX's call returns before the GPU has made the results, which are ord
       both.arrive_and_wait();
       fake_cuda_synchronize(stream.get());
       problems.expect(seen_x == Values(5, 2 * step) && seen_y == Values(7, 4 * step), "what the stream reads");
-      problems.expect(!xla::take_step_failure(), "a failure is remembered");
+      problems.expect(!xla::take_call_failure(), "a failure is remembered");
     }
   });
 }
@@ -132,9 +132,9 @@ TEST_CASE("JAX's call fails when a rank is lost, with that error, which is told 
     both.arrive_and_wait();
     const auto error = call.run();
     problems.expect(error != nullptr && has(error->message, "Horovod: ") && has(error->message, "gone"), "its text");
-    const auto failure = xla::take_step_failure();
+    const auto failure = xla::take_call_failure();
     problems.expect(failure && failure->status.code() == StatusCode::kPeerLost && !failure->interrupted, "its code");
-    problems.expect(!xla::take_step_failure(), "it is told twice");
+    problems.expect(!xla::take_call_failure(), "it is told twice");
     both.arrive_and_wait();
   });
 }

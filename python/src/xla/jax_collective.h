@@ -7,20 +7,20 @@
 
 namespace hvd::xla {
 
-// The custom call with which a step that JAX has compiled reduces its gradients (horovod/_keras/jax_call.py), on the
-// CPU and on a GPU of CUDA. Each argument is reduced into the result of its position, which may be the same memory;
+// The custom call of collectives in functions that JAX has compiled (horovod/jax/_call.py), on the CPU and on a GPU of
+// CUDA. The result of each argument has its position, and may be the same memory where an operation keeps the shape;
 // behind them are JAX's tokens. It blocks until the operations are done; on a GPU the results are then in the order of
 // the program's stream. Any thread, without the GIL.
-ffi::Error* jax_allreduce_on_cpu(ffi::CallFrame* frame);
-ffi::Error* jax_allreduce_on_cuda(ffi::CallFrame* frame);
+ffi::Error* jax_collective_on_cpu(ffi::CallFrame* frame);
+ffi::Error* jax_collective_on_cuda(ffi::CallFrame* frame);
 
 // Why the last of these calls failed, where JAX raises an error of its own.
-struct StepFailure {
+struct CallFailure {
   Status status;
   bool interrupted = false;  // by Ctrl-C
 };
 
 // Once; nothing after a call that went well. Thread-safe.
-std::optional<StepFailure> take_step_failure();
+std::optional<CallFailure> take_call_failure();
 
 }  // namespace hvd::xla

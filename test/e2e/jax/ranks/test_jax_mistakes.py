@@ -1,0 +1,109 @@
+"""Wrong calls are refused with a reason, on every rank, and the session goes on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import horovod.jax as hvd
+from horovod.jax import _call
+from jax_world import WAYS, assert_is, assert_usable, everybodys, mine
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_types_that_cannot_be_reduced(way: str) -> None:
+    with pytest.raises(ValueError, match="type uint32 is not supported"):
+        WAYS[way](hvd.allreduce)(jax.numpy.ones(3, "uint32"))
+    with pytest.raises(ValueError, match="type bool is not supported with this op"):
+        WAYS[way](hvd.allreduce)(jax.numpy.ones(3, bool))
+    with pytest.raises(ValueError, match="only ops are Average and Sum"):
+        WAYS[way](lambda x: hvd.reducescatter(x, op=hvd.Max))(mine())
+    for call in (hvd.allgather, hvd.reducescatter, hvd.alltoall):
+        with pytest.raises(ValueError, match="without dimensions"):
+            WAYS[way](call)(jax.numpy.float32(1))
+    assert_usable()
+
+
+def test_values_that_are_no_arrays() -> None:
+    with pytest.raises(ValueError, match="expected an array or a number, got str"):
+        hvd.allreduce("three")
+    with pytest.raises(ValueError, match=r"broadcast_parameters\['name'\] is a str"):
+        hvd.broadcast_parameters({"name": "model"})
+    with pytest.raises(ValueError, match="inside a compiled function"):
+        jax.jit(hvd.broadcast_parameters)(mine())
+    with pytest.raises(ValueError, match=r"expected an optax\.GradientTransformation, got int"):
+        hvd.DistributedOptimizer(3)
+    for wrong in ({"op": hvd.Max}, {"groups": 0}, {"op": hvd.Sum, "gradient_predivide_factor": 2.0}):
+        with pytest.raises(ValueError, match=r"op|groups"):
+            hvd.allreduce_gradients([mine()], **wrong)
+
+
+def test_a_refused_call_uses_no_automatic_name() -> None:
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match="uint32"):
+            hvd.allreduce(jax.numpy.ones(3, "uint32"))
+        with pytest.raises(ValueError, match="uint32"):
+            jax.jit(hvd.allreduce)(jax.numpy.ones(3, "uint32"))
+    assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_what_ranks_disagree_on_is_raised_on_all() -> None:
+    wrong = jax.numpy.ones(hvd.rank() + 1)
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched tensor shapes"):
+        hvd.allreduce(wrong, name="disagreed")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="Mismatched tensor shapes"):
+        jax.block_until_ready(jax.jit(lambda x: hvd.allreduce(x, name="disagreed"))(wrong))
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched tensor shapes"):
+        hvd.raise_failure()
+    hvd.raise_failure()  # told once
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_rows_that_differ_are_refused_in_a_program() -> None:
+    """XLA has compiled the shape of the result before."""
+    for rows in (hvd.rank() + 1, 2 if hvd.rank() != 1 else 3):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="call it outside of one"):
+            jax.block_until_ready(jax.jit(hvd.allgather)(jax.numpy.ones((rows, 2))))
+        with pytest.raises(ValueError, match="XLA has compiled a result of shape"):
+            hvd.raise_failure()
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_rows_that_an_alltoall_cannot_divide() -> None:
+    with pytest.raises(ValueError, match="cannot be divided equally"):
+        jax.jit(hvd.alltoall)(jax.numpy.ones((hvd.size() + 1, 2)))
+    with pytest.raises(ValueError, match="splits cannot be used inside"):
+        jax.jit(lambda x: hvd.alltoall(x, splits=[1, 1]))(mine())
+    assert_usable()
+
+
+def test_integers_have_no_gradient() -> None:
+    def loss(x: Any) -> Any:
+        x, count = hvd.grouped_allreduce([x, jax.numpy.int32(1)], op=hvd.Sum, name="mixed")
+        return x.sum() / count
+
+    with pytest.raises(ValueError, match="integers have no gradient"):
+        jax.grad(loss)(mine("float64"))
+    assert_usable()
+
+
+def test_a_jax_without_what_the_call_needs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_call, "problem", lambda: "JAX 0 lacks a part of it")
+    with pytest.raises(RuntimeError, match="cannot be called inside a compiled function: JAX 0 lacks"):
+        jax.jit(lambda x: hvd.allreduce(x, name="lacks"))(mine())  # not traced before
+    assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
+
+
+def test_calls_of_a_program_are_chained_by_jaxs_token() -> None:
+    """XLA may happen to run independent calls in the same order everywhere; what makes it so is in the program."""
+    text = jax.jit(lambda x, y: (hvd.allreduce(x), hvd.broadcast(y, 0))).lower(np.ones(2), np.ones(3)).as_text()
+    calls = re.findall(r"(%\w+):2 = stablehlo.custom_call @horovod_jax_collective\(%\w+, (%[\w#]+)\)", text)
+    assert [token for _, token in calls] == ["%arg0", f"{calls[0][0]}#1"]
+    hvd.barrier()

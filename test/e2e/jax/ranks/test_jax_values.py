@@ -1,0 +1,71 @@
+"""Parameters and objects that all ranks have from one, and sessions that begin anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+import horovod.jax as hvd
+from jax_world import array_of, assert_is, everybodys, mine
+
+
+def test_parameters_become_the_roots() -> None:
+    root, rank = hvd.size() - 1, hvd.rank()
+    params = {"kernel": mine(), "half": [mine("bfloat16", (3,)), mine("bool", (2,))], "none": None}
+    state = optax.adam(0.1).init({"kernel": mine()})
+    numbers = {"step": rank, "rate": rank / 2, "numpy": array_of(rank), "scalar": np.float32(rank)}
+    params, state, numbers, key = hvd.broadcast_parameters((params, state, numbers, jax.random.key(rank)), root)
+    assert_is(params["kernel"], array_of(root))
+    assert_is(params["half"][0], array_of(root, "bfloat16", (3,)).astype(np.float64), "bfloat16")
+    assert_is(params["half"][1], array_of(root, "bool", (2,)), "bool")
+    assert params["none"] is None
+    assert_is(state[0].mu["kernel"], np.zeros((4, 3)))
+    assert (numbers["step"], type(numbers["step"])) == (root, int)
+    assert numbers["rate"] == root / 2
+    assert isinstance(numbers["numpy"], np.ndarray)
+    np.testing.assert_array_equal(numbers["numpy"], array_of(root))
+    assert (numbers["scalar"], type(numbers["scalar"])) == (root, np.float32)
+    assert jax.random.uniform(key) == jax.random.uniform(jax.random.key(root))
+
+
+def test_objects() -> None:
+    root = hvd.size() - 1
+    assert hvd.broadcast_object({"rank": hvd.rank()}, root) == {"rank": root}
+    assert hvd.broadcast_object("x" * 1000 * hvd.rank(), root, name="text") == "x" * 1000 * root
+    assert hvd.allgather_object(list(range(hvd.rank()))) == [list(range(rank)) for rank in range(hvd.size())]
+
+
+def test_the_next_session_traces_anew() -> None:
+    """A program holds automatic names, which a new session counts from 1."""
+    traced: list[int] = []
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        traced.append(1)
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    for _ in range(2):
+        for _ in range(3):
+            assert_is(step(mine()), sum(everybodys()))
+        hvd.shutdown()
+        hvd.init()
+    assert len(traced) == 2
+
+
+def test_a_state_keeps_what_was_committed() -> None:
+    state = hvd.elastic.JaxState(params={"w": mine()}, batch=hvd.rank())
+    state.sync()
+    assert_is(state.params["w"], array_of(0))
+    assert state.batch == 0
+    state.params = {"w": state.params["w"] + 1}
+    state.restore()
+    assert_is(state.params["w"], array_of(0))
+    state.params, state.batch = {"w": state.params["w"] + 1}, 1
+    state.commit()
+    state.params = None
+    state.restore()
+    assert_is(state.params["w"], array_of(0) + 1)
+    assert state.batch == 1

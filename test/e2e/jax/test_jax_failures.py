@@ -1,0 +1,35 @@
+"""A rank that ends during a compiled step: the others hear of it, soon, with its name; and Ctrl-C while one waits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
+
+
+def heard_of(horovodrun: Any, how: str) -> tuple[Any, float, str]:
+    """The job, after how many seconds rank 0 heard of it, and what."""
+    job = horovodrun(2, SCRIPT, how, env={"OMP_NUM_THREADS": "1"})
+    ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
+    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (.*)", job.out)
+    assert ended, job.text
+    assert heard, job.text
+    return job, float(heard[1]) - float(ended[1]), heard[2]
+
+
+def test_a_lost_rank_ends_the_others_step(horovodrun: Any) -> None:
+    job, after, what = heard_of(horovodrun, "kill")
+    assert job.code != 0, job.text
+    assert "[0]<stdout>:raised JaxRuntimeError" in job.out
+    assert what.startswith("HorovodInternalError"), what
+    assert "rank 1" in what
+    assert after < 2.0
+
+
+def test_ctrl_c_ends_a_step_that_waits_for_another_rank(horovodrun: Any) -> None:
+    job, after, what = heard_of(horovodrun, "stall")
+    assert job.code == 130, job.text
+    assert what.startswith("KeyboardInterrupt"), what
+    assert after < 2.0
