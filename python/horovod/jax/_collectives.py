@@ -158,7 +158,7 @@ def alltoall(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Waits until all ranks of the set have called it. Programs that were started before may still run."""
+    """Waits until all ranks of `process_set` have called it. Programs that were started before may still run."""
     run_without_tensor(core.OP_BARRIER, "barrier.noname", set_id(process_set, "barrier"))
 
 

@@ -78,6 +78,8 @@ class Work:
 
 def as_array(value: Any, caller: str) -> Any:
     """The value as an array of JAX, traced or not. ValueError for what is none."""
+    if isinstance(value, jax.Array):
+        return value
     try:
         return jax.numpy.asarray(value)
     except TypeError as error:

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 
 import horovod.jax as hvd
+from documented import undocumented
 from jax_world import array_of, assert_is, everybodys, mine
 
 
@@ -29,6 +30,10 @@ def test_parameters_become_the_roots() -> None:
     np.testing.assert_array_equal(numbers["numpy"], array_of(root))
     assert (numbers["scalar"], type(numbers["scalar"])) == (root, np.float32)
     assert jax.random.uniform(key) == jax.random.uniform(jax.random.key(root))
+
+
+def test_help_says_what_arguments_are() -> None:
+    assert undocumented(hvd, hvd.elastic) == []
 
 
 def test_objects() -> None:
