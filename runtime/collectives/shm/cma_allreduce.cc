@@ -176,9 +176,8 @@ Status CmaAllreduce::take_slice(int member, const TensorStream& data) {
       pieces_.push_back({output, nullptr, bytes});
     });
     auto next = pieces_.begin();
-    at(member).tensors.visit(piece, [&](const std::byte*, std::byte* output, std::size_t, std::size_t) {
-      next++->from = output;
-    });
+    at(member).tensors.visit(
+        piece, [&](const std::byte*, std::byte* output, std::size_t, std::size_t) { next++->from = output; });
     HVD_RETURN_IF_ERROR(
         checked(member, read_pieces(options_.read, static_cast<pid_t>(at(member).name.process), pieces_)));
   }

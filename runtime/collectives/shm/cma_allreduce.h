@@ -22,8 +22,8 @@ struct CmaOptions {
 
 // Allreduces whose members read each other's private tensors where they lie: each reads its slice of everybody's,
 // reduces it into its own output, and takes the other slices from the others' outputs. Which calls go so is agreed upon
-// in each; where one member can't read another, no later one does. Owned by the ShmCollectives of a process set; for the
-// lane's thread.
+// in each; where one member can't read another, no later one does. Owned by the ShmCollectives of a process set; for
+// the lane's thread.
 class CmaAllreduce {
  public:
   // Smaller calls gain nothing even in huge pages (docs/design/shared-memory.md has the figures).

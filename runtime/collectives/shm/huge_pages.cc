@@ -76,7 +76,8 @@ std::optional<std::size_t> HugePages::small_pages(const std::byte* memory, std::
     const int found = ::ioctl(pagemap_.get(), kPagemapScan, &scan);
     is_known_ = found >= 0 && scan.walk_end > scan.start;
     if (!is_known_) return std::nullopt;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(found); ++i) small += (regions[i].end - regions[i].start) / page;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(found); ++i)
+      small += (regions[i].end - regions[i].start) / page;
     scan.start = scan.walk_end;
   }
   return small;

@@ -66,8 +66,8 @@ Status ShmCollectives::allreduce_small(const CollectiveCall& call, const TensorS
   return Status::ok();
 }
 
-// Whose tensors are in shared memory, or are to be read where they are, says so where it would stage the first chunk. If
-// all say the same, there is nothing to stage; else they begin again, if any said something.
+// Whose tensors are in shared memory, or are to be read where they are, says so where it would stage the first chunk.
+// If all say the same, there is nothing to stage; else they begin again, if any said something.
 Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorStream& data) {
   const Part first = part_of(data.size(), kSlotBytes, 0);
   const std::vector<std::uint64_t> places = places_of(call);
