@@ -7,12 +7,12 @@
 namespace hvd::collectives {
 namespace {
 
-// As the kernel reads; and, where a sanitizer is to see it, as a thread does.
-std::vector<ReadProcess> readers() {
+// As the kernel reads; under a sanitizer, which does not see that, as a thread does.
+ReadProcess reader() {
 #ifdef HVD_SANITIZED
-  return {::process_vm_readv, read_visibly};
+  return read_visibly;
 #else
-  return {::process_vm_readv};
+  return ::process_vm_readv;
 #endif
 }
 
@@ -23,20 +23,18 @@ TEST_CASE("Private tensors that are read in other processes are reduced to the s
   std::vector<Case> cases = reductions(kind);
   std::erase_if(cases, [](const Case& c) { return c.bytes(c.count) <= kSmall; });
   const std::vector<Bytes> expected = results_of(cases, size);
-  for (const ReadProcess& reader : readers()) {
-    std::vector<std::string> problems(static_cast<std::size_t>(size));
-    const ShmRanks ranks(size, 0, [&](int) { return CmaOptions{.use = true, .read = reader}; });
-    ranks.run([&](int rank, ShmBackend& backend) {
-      const Rank own(rank, size, backend);
-      for (std::size_t i = 0; i < cases.size(); ++i) {
-        std::string found = own.allreduce(cases[i], expected[i]) + own.allreduce_list(cases[i], expected[i]);
-        if (backend.path() != "cma") found += "it went otherwise";
-        if (!found.empty()) problems[static_cast<std::size_t>(rank)] += cases[i].text() + found + "\n";
-      }
-    });
-    CHECK(cases.size() > 20);
-    CHECK(joined(problems) == "");
-  }
+  std::vector<std::string> problems(static_cast<std::size_t>(size));
+  const ShmRanks ranks(size, 0, [](int) { return CmaOptions{.use = true, .read = reader()}; });
+  ranks.run([&](int rank, ShmBackend& backend) {
+    const Rank own(rank, size, backend);
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      std::string found = own.allreduce(cases[i], expected[i]) + own.allreduce_list(cases[i], expected[i]);
+      if (backend.path() != "cma") found += "it went otherwise";
+      if (!found.empty()) problems[static_cast<std::size_t>(rank)] += cases[i].text() + found + "\n";
+    }
+  });
+  CHECK(cases.size() > 20);
+  CHECK(joined(problems) == "");
 }
 
 }  // namespace
