@@ -17,7 +17,7 @@ enum class Option {
   kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize, kHostname, kGlooRendezvousAddr, kGlooRendezvousPort,
   kGlooIface, kPortRange, kTls, kSocketsPerPeer, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kSharedDir, kJobId, kController, kCpuOperations, kIgnoreStarter,
   kElastic, kFusionThreshold, kIdleOutputBytes, kCycleTime, kCacheCapacity, kDisableGroupFusion, kDynamicProcessSets,
-  kDeterministic, kShm, kHierarchicalAllreduce, kHierarchicalAllgather, kTorusAllreduce, kAutotune, kAutotuneLog,
+  kDeterministic, kShm, kShmCma, kHierarchicalAllreduce, kHierarchicalAllgather, kTorusAllreduce, kAutotune, kAutotuneLog,
   kAutotuneWarmupSamples, kAutotuneStepsPerSample, kAutotuneBayesOptMaxSamples, kAutotuneGaussianProcessNoise,
   kTimeline, kTimelineMarkCycles, kStallCheckDisable, kStallCheckTimeSeconds, kStallShutdownTimeSeconds,
   kThreadAffinity, kLogLevel, kLogHideTime, kNumNcclStreams, kBatchD2dMemcopies, kEnableAsyncCompletion,

@@ -63,6 +63,7 @@ struct RuntimeConfig {
   bool batch_copies = true;       // on GPUs
   bool async_completion = false;  // on GPUs
   bool shared_memory = true;
+  std::optional<bool> shm_cma;                 // unset: where it pays
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
   std::optional<bool> hierarchical_allgather;  // the same
   bool torus_allreduce = false;                // allreduces as if hierarchical_allreduce were set, but for Adasum

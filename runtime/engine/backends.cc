@@ -72,7 +72,8 @@ collectives::ShmSet shm_set(const config::RuntimeConfig& config, const topology:
           .own = topology::index(set.set_rank(membership.rank()).value()),
           .context_id = set.context_id,
           .why_not = why_no_memory(set, membership.hosts(), memory),
-          .deterministic = config.deterministic};
+          .deterministic = config.deterministic,
+          .cma = {.use = config.shm_cma}};
 }
 
 using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;

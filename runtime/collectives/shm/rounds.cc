@@ -49,6 +49,14 @@ void Rounds::mark(Mark mark, std::uint64_t round) {
   }
 }
 
+int Rounds::announcements(Where where, std::uint64_t round) const {
+  int count = 0;
+  for (int member = 0; member < size(); ++member) {
+    count += place(where, member).load(std::memory_order_relaxed) == round ? 1 : 0;
+  }
+  return count;
+}
+
 Status Rounds::wait(Mark mark, int member, std::uint64_t round) { return wait_until(mark, member, round); }
 
 Status Rounds::wait_for_all(Mark mark, std::uint64_t round) { return wait_until(mark, kAll, round); }
@@ -59,7 +67,7 @@ Status Rounds::wait_for_all(Mark mark, std::uint64_t round) { return wait_until(
 Status Rounds::wait_for_all_here(Mark mark, std::uint64_t round) {
   HVD_RETURN_IF_ERROR(wait_for_all(mark, round));
   for (int member = 0; member < size(); ++member) {
-    if (line(member).has_left.load(std::memory_order_seq_cst) != 0) return wait_until(mark, member, kNever);
+    if (has_left(member)) return wait_for_abort(member);
   }
   return Status::ok();
 }

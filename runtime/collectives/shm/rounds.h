@@ -28,6 +28,9 @@ class Rounds {
     kDone = 2,     // it has read all it wanted, and has written all
   };
 
+  // Where tensors lie that a member has announced.
+  enum Where : std::uint8_t { kInSegment, kInProcess };
+
   // `ranks`: the global ranks of the members, who are numbered by their places there. The region is of no other set.
   Rounds(std::shared_ptr<const ShmSegment> segment, ShmRegion region, std::vector<int> ranks, int own);
 
@@ -42,11 +45,9 @@ class Rounds {
   // Publishes what this member wrote before.
   void mark(Mark mark, std::uint64_t round);
   // Says with the next mark that this member's slot holds where its tensors lie, instead of what is in them.
-  void announce(std::uint64_t round) { line(own_).announced.store(round, std::memory_order_relaxed); }
-  // Whether the member did so. Requires: its mark of the round was waited for.
-  bool has_announced(int member, std::uint64_t round) const {
-    return line(member).announced.load(std::memory_order_relaxed) == round;
-  }
+  void announce(Where where, std::uint64_t round) { place(where, own_).store(round, std::memory_order_relaxed); }
+  // How many members did so. Requires: their marks of the round were waited for.
+  int announcements(Where where, std::uint64_t round) const;
   // What the member wrote before its mark can be read then.
   Status wait(Mark mark, int member, std::uint64_t round);
   Status wait_for_all(Mark mark, std::uint64_t round);
@@ -55,6 +56,9 @@ class Rounds {
   Status wait_for_all_here(Mark mark, std::uint64_t round);
   // To be called before the caller of a call that failed has its tensors back.
   void leave();
+  bool has_left(int member) const { return line(member).has_left.load(std::memory_order_seq_cst) != 0; }
+  // Ends with the reason for which the member has left. Requires: it has.
+  Status wait_for_abort(int member) { return wait_until(kDone, member, kNever); }
 
   // All waits, now and later, fail with the first reason.
   void abort(const Status& why);
@@ -80,6 +84,9 @@ class Rounds {
   Status wait_until(Mark mark, int member, std::uint64_t round);
   void sleep_until_rung(const Awaited& awaited, const std::function<bool()>& is_over);
   ShmLine& line(int member) const { return region_.lines[member]; }
+  std::atomic<std::uint64_t>& place(Where where, int member) const {
+    return where == kInSegment ? line(member).announced : line(member).named;
+  }
 
   const std::shared_ptr<const ShmSegment> segment_;  // keeps the region
   const ShmRegion region_;

@@ -22,6 +22,7 @@ struct ShmLine {
   static constexpr std::size_t kMarks = 3;
   alignas(128) std::array<std::atomic<std::uint64_t>, kMarks> marks;  // the last round it has done that in
   std::atomic<std::uint64_t> announced;          // the last round in which its slot says where its tensors lie
+  std::atomic<std::uint64_t> named;              // the same, of tensors in its own process
   std::atomic<std::uint32_t> has_left;           // 1: a call of it failed, and its tensors are its caller's again
   alignas(128) std::atomic<std::uint32_t> bell;  // counts: a futex word
   std::atomic<std::uint32_t> is_asleep;

@@ -11,7 +11,8 @@ namespace {
 
 std::unique_ptr<ShmCollectives> make_collectives(const SharedMemory& memory, const ShmSet& set) {
   if (!set.why_not.empty()) return nullptr;
-  return std::make_unique<ShmCollectives>(memory.segment, memory.segment->region(set.context_id), set.ranks, set.own);
+  return std::make_unique<ShmCollectives>(memory.segment, memory.segment->region(set.context_id), set.ranks, set.own,
+                                          set.cma);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/collectives/backend.h"
+#include "runtime/collectives/shm/cma_allreduce.h"
 #include "runtime/collectives/shm/segment.h"
 
 namespace hvd::collectives {
@@ -26,6 +27,7 @@ struct ShmSet {
   std::uint64_t context_id = 0;
   std::string why_not;  // not empty: they can't share memory; then nothing else here counts but the ranks
   bool deterministic = false;
+  CmaOptions cma{};
 };
 
 // Collectives of ranks on one host through memory that they have mapped: each puts in what others need, in chunks, and
@@ -42,7 +44,8 @@ class ShmBackend final : public CollectiveBackend {
   BackendTraits traits() const override { return {.takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
-  std::string_view path() const override;  // "direct": tensors in memory that all have mapped; "staged"
+  // "direct": tensors in memory that all have mapped; "cma": private ones that were read in their processes; "staged".
+  std::string_view path() const override;
   PeerProgress progress() const override;
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {

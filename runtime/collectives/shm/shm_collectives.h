@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "runtime/collectives/backend.h"
+#include "runtime/collectives/shm/cma_allreduce.h"
 #include "runtime/collectives/shm/rounds.h"
 
 namespace hvd::collectives {
-
-namespace shm {
-class TensorStream;
-struct Part;
-}  // namespace shm
 
 // The tensors of a call: its list, or the one that it is about.
 std::vector<Segment> tensors_of(const CollectiveCall& call);
@@ -26,8 +22,9 @@ std::vector<Segment> tensors_of(const CollectiveCall& call);
 // element does not depend on what it is fused with. Owned by a ShmBackend; run() is for the lane's thread.
 class ShmCollectives {
  public:
-  ShmCollectives(std::shared_ptr<const ShmSegment> segment, ShmRegion region, std::vector<int> ranks, int own)
-      : rounds_(std::move(segment), region, std::move(ranks), own) {}
+  ShmCollectives(std::shared_ptr<const ShmSegment> segment, ShmRegion region, std::vector<int> ranks, int own,
+                 CmaOptions cma)
+      : rounds_(std::move(segment), region, std::move(ranks), own), cma_(rounds_, std::move(cma)) {}
 
   Status run(const CollectiveCall& call);
   Rounds& rounds() { return rounds_; }
@@ -47,7 +44,6 @@ class ShmCollectives {
   std::vector<std::uint64_t> places_of(const CollectiveCall& call) const;
   // Tells the others, in this member's slot.
   void announce(const std::vector<std::uint64_t>& places, std::uint64_t round);
-  int announcements(std::uint64_t round) const;
   Result<std::vector<std::byte*>> memory_of(std::size_t tensor, std::size_t bytes, std::uint64_t round) const;
   void reduce_everywhere(const CollectiveCall& call, const std::vector<std::byte*>& memory, shm::Part piece) const;
   // Reduces this member's slice of tensors that all members have announced, from and to everybody's memory.
@@ -69,6 +65,7 @@ class ShmCollectives {
   int own() const { return rounds_.own(); }
 
   Rounds rounds_;
+  CmaAllreduce cma_;
   std::string_view path_;
   std::unique_ptr<std::byte[]> scratch_;  // Adasum's; kept, as fresh pages cost more than the work on them
   std::size_t scratch_bytes_ = 0;

@@ -28,14 +28,8 @@ std::vector<std::uint64_t> ShmCollectives::places_of(const CollectiveCall& call)
 
 void ShmCollectives::announce(const std::vector<std::uint64_t>& places, std::uint64_t round) {
   std::memcpy(rounds_.slot(own(), round), places.data(), places.size() * sizeof(std::uint64_t));
-  rounds_.announce(round);
+  rounds_.announce(Rounds::kInSegment, round);
   rounds_.mark(Rounds::kStaged, round);
-}
-
-int ShmCollectives::announcements(std::uint64_t round) const {
-  int count = 0;
-  for (int member = 0; member < size(); ++member) count += rounds_.has_announced(member, round) ? 1 : 0;
-  return count;
 }
 
 // Where every member has one tensor.

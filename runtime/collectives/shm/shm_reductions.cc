@@ -66,18 +66,31 @@ Status ShmCollectives::allreduce_small(const CollectiveCall& call, const TensorS
   return Status::ok();
 }
 
-// Whose tensors are in shared memory says so where it would stage the first chunk. If all do, there is nothing to
-// stage; else they begin again, if only some do.
+// Whose tensors are in shared memory, or are to be read where they are, says so where it would stage the first chunk.
+// If all say the same, there is nothing to stage; else they begin again, if any said something.
 Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorStream& data) {
   const Part first = part_of(data.size(), kSlotBytes, 0);
   const std::vector<std::uint64_t> places = places_of(call);
   HVD_ASSIGN_OR_RETURN(std::uint64_t round, rounds_.begin());
-  places.empty() ? stage(data, first, round) : announce(places, round);
+  if (!places.empty()) {
+    announce(places, round);
+  } else if (cma_.wants(data)) {
+    cma_.announce(data, round);
+  } else {
+    stage(data, first, round);
+  }
   HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
-  const int announced = announcements(round);
-  if (announced == size()) return reduce_direct(call, round);
-  if (announced > 0) {
+  const int shared = rounds_.announcements(Rounds::kInSegment, round);
+  const int named = rounds_.announcements(Rounds::kInProcess, round);
+  if (shared == size()) return reduce_direct(call, round);
+  if (named == size()) {
+    HVD_ASSIGN_OR_RETURN(const bool is_reduced, cma_.run(call, data, round));
+    path_ = is_reduced ? "cma" : path_;
+    if (is_reduced) return Status::ok();
+  } else if (shared + named > 0) {
     rounds_.mark(Rounds::kDone, round);
+  }
+  if (shared + named > 0) {
     HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
     stage(data, first, round);
   }

@@ -20,6 +20,8 @@ class TensorStream {
     size_ += bytes;
   }
   std::size_t size() const { return size_; }
+  // How many of them are not empty.
+  std::size_t tensors() const { return tensors_.size(); }
 
   // f(input, output, where in the range, bytes) for each tensor that has something in it.
   template <typename F>

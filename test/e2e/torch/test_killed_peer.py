@@ -42,6 +42,7 @@ run = {
     "reducescatter": lambda: hvd.reducescatter(x, name="x"),
     "adasum": lambda: hvd.allreduce(x, name="x", op=hvd.Adasum),
     "allreduce": lambda: hvd.allreduce(x, name="x"),
+    "allreduce, read": lambda: hvd.allreduce(x, name="x"),
     "views": training(),
     "small ones": small_ones,
 }[sys.argv[1]]
@@ -67,6 +68,7 @@ PATHS = {
     "reducescatter": "op=reducescatter backend=shm path=staged",
     "adasum": "op=adasum backend=shm path=staged",
     "allreduce": "op=allreduce backend=shm path=staged",
+    "allreduce, read": "op=allreduce backend=shm path=cma",
     "views": "op=allreduce backend=shm path=direct",
     "small ones": "op=allreduce backend=shm path=exchanged",
 }
@@ -76,9 +78,10 @@ PATHS = {
 def test_the_survivors_hear_of_it(operation: str, horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(SCRIPT)
+    env = {"HOROVOD_LOG_LEVEL": "debug", "HOROVOD_SHM_CMA": str(int(operation == "allreduce, read"))}
 
     def seconds() -> float:
-        job = horovodrun(3, str(script), operation, env={"HOROVOD_LOG_LEVEL": "debug"}, deadline_s=60)
+        job = horovodrun(3, str(script), operation, env=env, deadline_s=60)
         assert job.code == 137, job.text
         assert job.err.count(PATHS[operation]) == 3, job.text
         killed = re.search(r"\[1\]<stdout>:killed ([\d.]+)", job.out)

@@ -81,6 +81,31 @@ TEST_CASE("Which way data go in shared memory is logged once for each set, opera
   }
 }
 
+TEST_CASE("HOROVOD_SHM_CMA lets private tensors be read in other processes, unless one rank says no",
+          "[multi][engine]") {
+  constexpr std::size_t kElements = 100000;
+  const bool says_no = GENERATE(false, true);
+  CapturedLog log;
+  JobFixture job(2);
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        for (int i = 0; i < 3; ++i) {
+          std::vector<float> data(kElements, 1.0F);
+          problems.expect_ok(wait(session.enqueue(allreduce("sum", data))), "sum");
+          problems.expect(data == std::vector<float>(kElements, 2.0F), "a wrong sum");
+        }
+      },
+      [&](config::RuntimeConfig& config) {
+        config.log_level = LogLevel::kDebug;
+        config.shm_cma = config.rank == 0 || !says_no;
+      });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  CHECK(log.count("data path process_set=0 op=allreduce backend=shm path=cma") == (says_no ? 0 : 2));
+  CHECK(log.count("data path process_set=0 op=allreduce backend=shm path=staged") == (says_no ? 2 : 0));
+}
+
 TEST_CASE("Where one rank of a host shares no memory, none of that host does", "[multi][engine]") {
   CapturedLog log;
   JobFixture job(4);  // ranks 0, 1 on one host, 2, 3 on another

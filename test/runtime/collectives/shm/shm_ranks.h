@@ -19,8 +19,10 @@ namespace hvd::collectives {
 // N ranks that are threads and share one mapping, so that ThreadSanitizer sees what each of them does to it.
 class ShmRanks {
  public:
-  explicit ShmRanks(int size, std::size_t arena_bytes = 0)
-      : size_(size), memory_{ShmSegment::create(size, arena_bytes).value().first, ""} {
+  using CmaOfRank = std::function<CmaOptions(int rank)>;
+  explicit ShmRanks(
+      int size, std::size_t arena_bytes = 0, CmaOfRank cma = [](int) { return CmaOptions{}; })
+      : size_(size), memory_{ShmSegment::create(size, arena_bytes).value().first, ""}, cma_(std::move(cma)) {
     for (int rank = 0; rank < size; ++rank) arenas_.push_back(ShmArena::make(memory_.segment, rank));
   }
 
@@ -31,7 +33,8 @@ class ShmRanks {
   std::unique_ptr<ShmBackend> backend(std::vector<int> ranks, int rank, std::uint64_t context_id = 0) const {
     const int own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
     return std::make_unique<ShmBackend>(
-        memory_, ShmSet{.ranks = std::move(ranks), .own = own, .context_id = context_id, .why_not = ""});
+        memory_,
+        ShmSet{.ranks = std::move(ranks), .own = own, .context_id = context_id, .why_not = "", .cma = cma_(rank)});
   }
   std::vector<int> all() const {
     std::vector<int> ranks(static_cast<std::size_t>(size_));
@@ -53,6 +56,7 @@ class ShmRanks {
  private:
   int size_;
   SharedMemory memory_;
+  CmaOfRank cma_;
   std::vector<std::shared_ptr<ShmArena>> arenas_;
 };
 
