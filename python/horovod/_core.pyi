@@ -309,7 +309,7 @@ def jax_collective_handlers() -> dict[str, Any]:
     """The handlers of the custom call of collectives in JAX's programs, as jax.ffi takes them, by platform."""
 
 def raise_call_failure() -> None:
-    """Raises why the last such call failed, once: KeyboardInterrupt after Ctrl-C. Nothing when it went well."""
+    """Raises why the last such call that failed did so, once: KeyboardInterrupt after Ctrl-C."""
 
 def allow_waits() -> None:
     """Ends the effect of interrupt_waits(), though the main thread has not answered."""

@@ -187,16 +187,20 @@ class ArrayCollectives:
             for array, name in zip(arrays, names, strict=True)
         )
 
-    def allgather(self, array: Array, name: str | None, process_set_id: int = 0) -> Array:
-        """The rows of all ranks, in rank order; the number of rows may differ between ranks, nothing else."""
+    def allgather_with_rows(self, array: Array, name: str | None, process_set_id: int = 0) -> tuple[Array, list[int]]:
+        """The rows of all ranks, in rank order, and how many each has; nothing else may differ between ranks."""
         if array.ndim == 0:
             raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
         sent, code = _transferable(np.require(array, requirements="C"))
         call = Call(core.OP_ALLGATHER, "allgather")
         native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        gathered = np.from_dlpack(CoreOutput(native))
-        return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
+        gathered, rows = np.from_dlpack(CoreOutput(native)), native.received_splits()
+        return gathered.view(array.dtype).reshape(sum(rows), *array.shape[1:]), rows
+
+    def allgather(self, array: Array, name: str | None, process_set_id: int = 0) -> Array:
+        """The same without the numbers."""
+        return self.allgather_with_rows(array, name, process_set_id)[0]
 
     def alltoall(
         self, array: Array, splits: Sequence[int], name: str | None, process_set_id: int = 0
@@ -211,8 +215,8 @@ class ArrayCollectives:
         call = Call(core.OP_ALLTOALL, "alltoall", splits=splits)
         native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        received = np.from_dlpack(CoreOutput(native)).view(array.dtype)
-        return received.reshape(-1, *array.shape[1:]), native.received_splits()
+        received, rows = np.from_dlpack(CoreOutput(native)), native.received_splits()
+        return received.view(array.dtype).reshape(sum(rows), *array.shape[1:]), rows
 
     def reducescatter(
         self,

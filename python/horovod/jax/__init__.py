@@ -18,7 +18,7 @@ from horovod.jax._collectives import (
     reducescatter,
 )
 from horovod.jax._optimizer import DistributedOptimizer, allreduce_gradients
-from horovod.jax._session import raise_failure
+from horovod.jax._session import raise_failure, shutdown  # noqa: F401  instead of the common one
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allgather_object, broadcast_object, broadcast_parameters
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from horovod._common.native import core
 
-__all__ = ["collective", "forget_failed", "problem", "was_used"]
+__all__ = ["collective", "forget_failed", "problem", "wait_for_programs", "was_used"]
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
@@ -47,6 +47,10 @@ def _declare_order() -> tuple[Any, Any]:
     ):
         allowed.add_type(effect_type)
     return effect_type(), token
+
+
+def _refuse_vmap(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("hvd: collectives cannot be called under jax.vmap; call them on the whole array")
 
 
 def _row_major(avals: Sequence[Any]) -> list[tuple[int, ...]]:
@@ -88,6 +92,7 @@ def _primitive() -> Any:
     primitive.def_impl(jax.jit(primitive.bind, static_argnames=("attributes", "shapes")))
     lower = functools.partial(_lower, effect, token)
     importlib.import_module("jax.interpreters.mlir").register_lowering(primitive, lower, cacheable=False)
+    importlib.import_module("jax.interpreters.batching").primitive_batchers[primitive] = _refuse_vmap
     for platform, handler in core.jax_collective_handlers().items():
         jax.ffi.register_ffi_target(_TARGET, handler, platform=platform)
     return primitive
@@ -111,12 +116,16 @@ def was_used() -> bool:
     return _primitive.cache_info().currsize > 0
 
 
-def forget_failed() -> None:
-    """Lets programs of this thread run again after one has failed, behind whose token JAX would order them all.
+def wait_for_programs() -> None:
+    """Waits for the programs with collectives that this thread has started. Raises JAX's error of one that failed."""
+    if was_used():
+        _tokens().block_until_ready()
 
-    Requires: problem() is None, and that no program with collectives runs.
-    """
-    _tokens().clear()
+
+def forget_failed() -> None:
+    """Lets programs of this thread run again after one has failed, behind whose token JAX would order them all."""
+    if was_used():
+        _tokens().clear()
 
 
 def collective(
@@ -146,6 +155,7 @@ def collective(
         "prescale_factor": np.float64(prescale),
         "postscale_factor": np.float64(postscale),
         "process_set_id": np.int32(process_set_id),
+        "session": str(core.epoch()) if core.is_initialized() else "",
     }
     made = tuple(tuple(array.shape) for array in arrays) if shapes is None else tuple(shapes)
     results: list[Any] = _primitive().bind(*arrays, attributes=tuple(attributes.items()), shapes=made)

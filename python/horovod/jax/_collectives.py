@@ -10,6 +10,7 @@ import numpy as np
 from horovod._common.calls import run_without_tensor, set_id
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.jax import _call
 from horovod.jax._session import host
 from horovod.jax._work import Work, as_array, is_traced, run
 from horovod.jax.compression import Compression
@@ -64,7 +65,7 @@ def allreduce(
     """
     _check_adasum(op, process_set, "allreduce")
     sent, context = compression.compress(as_array(value, "allreduce"))
-    work = Work(core.OP_ALLREDUCE, (name,), (), op, prescale_factor, postscale_factor, process_set)
+    work = Work(core.OP_ALLREDUCE, (name,), (), op, float(prescale_factor), float(postscale_factor), process_set)
     return compression.decompress(run(work, [sent])[0], context)
 
 
@@ -86,7 +87,7 @@ def grouped_allreduce(
     if not compressed:
         return []
     groups = (len(compressed),)
-    work = Work(core.OP_ALLREDUCE, (name,), groups, op, prescale_factor, postscale_factor, process_set)
+    work = Work(core.OP_ALLREDUCE, (name,), groups, op, float(prescale_factor), float(postscale_factor), process_set)
     reduced = run(work, [array for array, _ in compressed])
     return [compression.decompress(array, context) for array, (_, context) in zip(reduced, compressed, strict=True)]
 
@@ -130,7 +131,7 @@ def reducescatter(
     if op not in _SCATTERING:
         raise ValueError(f"hvd.reducescatter(): the only ops are Average and Sum, got op={op!r}")
     sent, context = compression.compress(as_array(value, "reducescatter"))
-    work = Work(core.OP_REDUCESCATTER, (name,), (), op, prescale_factor, postscale_factor, process_set)
+    work = Work(core.OP_REDUCESCATTER, (name,), (), op, float(prescale_factor), float(postscale_factor), process_set)
     return compression.decompress(run(work, [sent])[0], context)
 
 
@@ -158,7 +159,11 @@ def alltoall(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Waits until all ranks of `process_set` have called it. Programs that were started before may still run."""
+    """Waits until all ranks of `process_set` have called it, and for the programs that this thread has started.
+
+    jax.errors.JaxRuntimeError if one of these has failed.
+    """
+    _call.wait_for_programs()
     run_without_tensor(core.OP_BARRIER, "barrier.noname", set_id(process_set, "barrier"))
 
 
@@ -167,6 +172,8 @@ def join() -> int:
 
     Returns the global rank that called it last. Until then the others may go on with allreduce and barrier on the
     global process set, also in compiled functions: this rank takes part with zeros, and Average still divides by the
-    number of all ranks.
+    number of all ranks. Waits first for the programs with collectives that this thread has started, and raises
+    jax.errors.JaxRuntimeError if one has failed.
     """
+    _call.wait_for_programs()
     return run_without_tensor(core.OP_JOIN, "join.noname")

@@ -19,7 +19,7 @@ jax: Any = importlib.import_module("jax")
 
 def _is_alone(process_set: ProcessSet) -> bool:
     """Whether there are no other ranks, nor may be."""
-    return process_set.size() == 1 and not _env.elastic()
+    return process_set.size() == 1 and bool(process_set.included()) and not _env.elastic()
 
 
 def allreduce_gradients(

@@ -14,6 +14,7 @@ import numpy as np
 from horovod._common.arrays import reducible_code
 from horovod._common.calls import set_id
 from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax import _call
 from horovod.jax._session import host
@@ -21,7 +22,16 @@ from horovod.jax._session import host
 __all__ = ["Work", "as_array", "is_traced", "run"]
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
+_core: Any = importlib.import_module("jax._src.core")  # of its public names none says whether JAX traces
 
+_OPS = (
+    core.REDUCE_AVERAGE,
+    core.REDUCE_SUM,
+    core.REDUCE_ADASUM,
+    core.REDUCE_MIN,
+    core.REDUCE_MAX,
+    core.REDUCE_PRODUCT,
+)
 _PREFIXES = {
     core.OP_ALLREDUCE: "allreduce",
     core.OP_ALLGATHER: "allgather",
@@ -55,6 +65,29 @@ class Work:
     @property
     def reduction(self) -> tuple[int, float, float, int]:
         return self.op, self.prescale, self.postscale, set_id(self.process_set, self.caller)
+
+    def check(self) -> None:
+        """ValueError for a call that this rank cannot make, before anything is sent, or becomes part of a program."""
+        set_id(self.process_set, self.caller)  # a ValueError for a set that is not registered
+        if self.op not in _OPS:
+            raise ValueError(f"hvd.{self.caller}(): expected one of hvd.Average, Sum, ... as op, got {self.op!r}")
+        if not core.is_initialized():
+            return  # the core says so
+        self.process_set.rank()  # a ValueError for a rank that is no member
+        if self.kind == core.OP_BROADCAST and self.root_rank not in (self.process_set.ranks or ()):
+            raise ValueError(
+                f"hvd.broadcast(): expected a rank of {self.process_set} as root_rank, got {self.root_rank!r}"
+            )
+
+    def only(self, positions: Sequence[int]) -> Work:
+        """The same for the arrays at these positions."""
+        if not self.groups:
+            return dataclasses.replace(self, names=tuple(self.names[i] for i in positions))
+        owners = [number for number, count in enumerate(self.groups) for _ in range(count)]
+        left = [(number, sum(owners[i] == number for i in positions)) for number in range(len(self.groups))]
+        kept = [(self.names[number], count) for number, count in left if count > 0]
+        names, groups = zip(*kept, strict=True)
+        return dataclasses.replace(self, names=names, groups=groups)
 
     def gradient(self, kind: int, **changes: Any) -> Work:
         """Work on the gradients of this one's results."""
@@ -91,43 +124,66 @@ def is_traced(array: Any) -> bool:
     return isinstance(array, jax.core.Tracer)
 
 
+def _is_tracing(arrays: Sequence[Any]) -> bool:
+    """Whether the call is part of a function that JAX traces, also with arrays from outside that have values."""
+    return any(map(is_traced, arrays)) or not _core.trace_state_clean()
+
+
 def run(work: Work, arrays: Sequence[Any]) -> list[Any]:
     """The results for arrays of JAX. Differentiable.
 
     ValueError: this rank's call is wrong, and nothing was sent. HorovodInternalError: ranks disagree, a rank is lost,
     or Horovod is not initialised.
     """
-    if any(map(is_traced, arrays)):
+    if _is_tracing(arrays):
         return list(_differentiable(work, *arrays))
-    return _run(work, arrays)
+    return _run(work, arrays)[0]
 
 
-def _run(work: Work, arrays: Sequence[Any]) -> list[Any]:
+def _run(work: Work, arrays: Sequence[Any]) -> tuple[list[Any], list[int] | None]:
+    """The results, and how many rows each member gave to an allgather of arrays that have values."""
+    work.check()
     named = work.with_names()
     try:
-        if any(map(is_traced, arrays)):
-            return _in_program(named, arrays)
+        if _is_tracing(arrays):
+            return _in_program(named, arrays), None
         return _on_host(named, arrays)
-    except ValueError:
+    except (HorovodInternalError, KeyboardInterrupt):
+        raise  # it was sent
+    except BaseException:
         work.release_names(named)
         raise
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _differentiable(work: Work, *arrays: Any) -> tuple[Any, ...]:
-    return tuple(_run(work, arrays))
+    return tuple(_run(work, arrays)[0])
 
 
-def _forward(work: Work, *arrays: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Is differentiated itself for second derivatives."""
-    return tuple(run(work, arrays)), tuple(array.shape[0] if array.ndim > 0 else 0 for array in arrays)
+def _forward(work: Work, *arrays: Any) -> tuple[tuple[Any, ...], tuple[int, int]]:
+    """The results, and which rows of an allgather's are this rank's. Differentiated itself for second derivatives."""
+    rows = arrays[0].shape[0] if arrays[0].ndim > 0 else 0
+    rank, members = work.process_set.rank() or 0, work.process_set.size() or 1
+    if not _is_tracing(arrays):
+        results, given = _run(work, arrays)
+        return tuple(results), (rank * rows if given is None else sum(given[:rank]), rows)
+    if work.kind == core.OP_REDUCESCATTER and rows % members != 0:
+        raise ValueError(
+            f"hvd.reducescatter(): in a compiled function its gradient needs rows that {members} ranks can share "
+            f"equally, got {rows}"
+        )
+    return tuple(run(work, arrays)), (rank * rows, rows)
 
 
-def _backward(work: Work, rows: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+def _backward(work: Work, own: tuple[int, int], grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """Gradients as horovod.torch defines them. Integers have none, on no rank."""
-    if any(grad.dtype == jax.dtypes.float0 for grad in grads):
-        raise ValueError(f"hvd.{work.caller}(): integers have no gradient; use jax.lax.stop_gradient() on them")
-    return tuple(_GRADIENTS[work.kind](work, rows, list(grads)))
+    some = [i for i, grad in enumerate(grads) if grad.dtype != jax.dtypes.float0]
+    made = list(grads)
+    if some:
+        reduced = _GRADIENTS[work.kind](work.only(some), own, [grads[i] for i in some])
+        for i, grad in zip(some, reduced, strict=True):
+            made[i] = grad
+    return tuple(made)
 
 
 _differentiable.defvjp(_forward, _backward)
@@ -146,11 +202,10 @@ def _of_broadcast(work: Work, _: Any, grads: list[Any]) -> list[Any]:
     return averages if core.rank() == work.root_rank else [jax.numpy.zeros_like(grad) for grad in averages]
 
 
-def _of_allgather(work: Work, rows: Any, grads: list[Any]) -> list[Any]:
-    """Each rank's own rows: all ranks have given equally many, else there is no gradient."""
-    first = (work.process_set.rank() or 0) * rows[0]
+def _of_allgather(work: Work, own: tuple[int, int], grads: list[Any]) -> list[Any]:
+    first, rows = own
     (average,) = run(_average(work), grads)
-    return [average[first : first + rows[0]]]
+    return [average[first : first + rows]]
 
 
 def _of_alltoall(work: Work, _: Any, grads: list[Any]) -> list[Any]:
@@ -164,7 +219,7 @@ def _of_reducescatter(work: Work, _: Any, grads: list[Any]) -> list[Any]:
     return run(gather, [grad * factor for grad in grads])
 
 
-_GRADIENTS: dict[int, Callable[[Work, Any, list[Any]], list[Any]]] = {
+_GRADIENTS: dict[int, Callable[[Work, tuple[int, int], list[Any]], list[Any]]] = {
     core.OP_ALLREDUCE: _of_allreduce,
     core.OP_BROADCAST: _of_broadcast,
     core.OP_ALLGATHER: _of_allgather,
@@ -203,9 +258,7 @@ def _shape_of_result(work: Work, array: Any) -> tuple[int, ...]:
         return shape
     if not shape:
         raise ValueError(f"hvd.{work.caller}(): a value without dimensions has no rows")
-    members, rank = work.process_set.size() or 1, work.process_set.rank()
-    if rank is None:
-        raise ValueError(f"hvd.{work.caller}(): this rank is not in {work.process_set}")
+    members, rank = work.process_set.size() or 1, work.process_set.rank() or 0
     rows, *rest = shape
     if work.kind == core.OP_ALLGATHER:
         return (rows * members, *rest)
@@ -216,7 +269,7 @@ def _shape_of_result(work: Work, array: Any) -> tuple[int, ...]:
     return shape
 
 
-def _on_host(work: Work, arrays: Sequence[Any]) -> list[Any]:
+def _on_host(work: Work, arrays: Sequence[Any]) -> tuple[list[Any], list[int] | None]:
     names, reduction = work.names, work.reduction
     *_, process_set_id = reduction
     if work.kind in (core.OP_ALLREDUCE, core.OP_BROADCAST):
@@ -229,15 +282,17 @@ def _on_host(work: Work, arrays: Sequence[Any]) -> list[Any]:
             host.grouped_allreduce_(groups, *reduction)
         else:
             host.allreduce_(own, names, *reduction)
-        return [_like(array, made) for array, made in zip(arrays, own, strict=True)]
+        return [_like(array, made) for array, made in zip(arrays, own, strict=True)], None
     ((array,), (name,)) = arrays, names
     given = np.asarray(array)
     if work.kind == core.OP_ALLGATHER:
-        return [_like(array, host.allgather(given, name, process_set_id))]
+        gathered, rows = host.allgather_with_rows(given, name, process_set_id)
+        return [_like(array, gathered)], rows
     if work.kind == core.OP_ALLTOALL:
-        return [_like(array, host.alltoall(given, (), name, process_set_id)[0])]
+        return [_like(array, host.alltoall(given, (), name, process_set_id)[0])], None
     share = host.reducescatter(given, name, work.op, process_set_id, work.prescale, work.postscale)
-    return [_like(array, np.asarray(jax.dlpack.from_dlpack(share)))]  # numpy's lacks bfloat16
+    made = np.asarray(jax.dlpack.from_dlpack(share)) if given.dtype.name == "bfloat16" else np.from_dlpack(share)
+    return [_like(array, made)], None  # numpy's lacks bfloat16
 
 
 def _like(array: Any, made: Any) -> Any:

@@ -12,8 +12,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from horovod.common.elastic import ObjectState, restart_session, run_fn
-from horovod.jax._session import basics, raise_failure
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.jax._session import basics, raise_failure, restart_session
 from horovod.jax.functions import broadcast_object
 
 __all__ = ["JaxState", "run"]
@@ -47,13 +47,26 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     return run_fn(with_internal_errors, restart_session)
 
 
+def _copy(value: Any) -> Any:
+    """A tree with its own arrays: a step that donates its arguments deletes those that it was given."""
+    return jax.tree_util.tree_map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, value)
+
+
 class JaxState(ObjectState):
-    """Trees of arrays, and any other objects that pickle takes, as attributes: `JaxState(params=..., epoch=0)`."""
+    """Trees of arrays, and any other objects that pickle takes, as attributes: `JaxState(params=..., epoch=0)`.
+
+    What is committed is copied, so steps may donate their arguments.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(broadcast_object, basics.rank, **kwargs)
 
     def save(self) -> None:
         """Waits for the arrays first: what a failed program should have made is not kept."""
-        jax.block_until_ready([getattr(self, name) for name in self._saved_state])
-        super().save()
+        made = {name: _copy(getattr(self, name)) for name in self._saved_state}
+        jax.block_until_ready(made)
+        self._saved_state = made
+
+    def _assign_saved(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, _copy(value))

@@ -30,7 +30,7 @@ using GroupSizes = std::vector<std::size_t>;
 // Thread-safe; never destroyed, because a program may still run when static destructors do.
 class LastFailure {
  public:
-  void set(std::optional<CallFailure> failure) {
+  void set(CallFailure failure) {
     std::lock_guard lock(mutex_);
     failure_ = std::move(failure);
   }
@@ -99,20 +99,30 @@ Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place&
   return operations;
 }
 
+// A program that is still on its way when a session ends would meet other ranks' calls in the next one: of the same
+// names, but not of the same step.
+Result<std::shared_ptr<Session>> session_of(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const std::string traced_in, call.text("session"));
+  HVD_ASSIGN_OR_RETURN(auto session, python::published_session());
+  if (traced_in.empty() || traced_in == std::to_string(session->topology().epoch)) return session;
+  return Status::precondition(
+      "this program was compiled in an earlier session of Horovod, which has ended: JAX has to trace it again");
+}
+
 // All are on their way before the first is waited for, so their order does not matter to other ranks. What is refused
 // leaves in `handles` what was submitted before.
-Status submit(std::vector<Operation> operations, const GroupSizes& groups, Handles& handles) {
-  HVD_ASSIGN_OR_RETURN(const auto session, python::published_session());
+Status submit(Session& session, std::vector<Operation> operations, const GroupSizes& groups, Handles& handles) {
+  handles.reserve(operations.size());
   auto next = std::make_move_iterator(operations.begin());
   for (const std::size_t size : groups) {
     const auto end = next + static_cast<std::ptrdiff_t>(size);
-    HVD_ASSIGN_OR_RETURN(auto started, session->enqueue_group(std::vector<Operation>(next, end)));
+    HVD_ASSIGN_OR_RETURN(auto started, session.enqueue_group(std::vector<Operation>(next, end)));
     handles.insert(handles.end(), started.begin(), started.end());
     next = end;
   }
   if (!groups.empty()) return Status::ok();
   for (Operation& operation : operations) {
-    HVD_ASSIGN_OR_RETURN(handles.emplace_back(), session->enqueue(std::move(operation)));
+    HVD_ASSIGN_OR_RETURN(handles.emplace_back(), session.enqueue(std::move(operation)));
   }
   return Status::ok();
 }
@@ -169,12 +179,14 @@ CallFailure run(const XlaCall& call, const Place& place) {
   if (!operations.is_ok()) return {operations.status()};
   const auto groups = read_groups(call, operations.value().size());
   if (!groups.is_ok()) return {groups.status()};
+  const auto session = session_of(call);
+  if (!session.is_ok()) return {session.status()};
   const auto end_of_use = std::make_shared<Event>();
   auto use = std::make_shared<Use>(end_of_use);
   for (Operation& operation : operations.value()) operation.keep_alive = use;
   use.reset();
   Handles handles;
-  Status submitted = submit(std::move(operations).value(), groups.value(), handles);
+  Status submitted = submit(*session.value(), std::move(operations).value(), groups.value(), handles);
   CallFailure result = finish(handles, results, place, std::move(submitted));
   if (place.device != kCpuDevice && !result.status.is_ok()) wait_for_end_of_use(*end_of_use);
   return result;
@@ -183,7 +195,7 @@ CallFailure run(const XlaCall& call, const Place& place) {
 Status run_and_remember(const XlaCall& call, const Place& place) {
   CallFailure failure = run(call, place);
   Status status = failure.status;
-  last_failure().set(status.is_ok() ? std::nullopt : std::optional(std::move(failure)));
+  if (!status.is_ok()) last_failure().set(std::move(failure));
   return status;
 }
 

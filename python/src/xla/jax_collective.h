@@ -14,13 +14,13 @@ namespace hvd::xla {
 ffi::Error* jax_collective_on_cpu(ffi::CallFrame* frame);
 ffi::Error* jax_collective_on_cuda(ffi::CallFrame* frame);
 
-// Why the last of these calls failed, where JAX raises an error of its own.
+// Why the last of these calls that failed did so, where JAX raises an error of its own.
 struct CallFailure {
   Status status;
   bool interrupted = false;  // by Ctrl-C
 };
 
-// Once; nothing after a call that went well. Thread-safe.
+// Once. Thread-safe.
 std::optional<CallFailure> take_call_failure();
 
 }  // namespace hvd::xla

@@ -146,6 +146,63 @@ def test_a_process_set_works_among_itself(way: Any) -> None:
             hvd.remove_process_set(last)
 
 
+def test_rows_of_nothing(way: Any) -> None:
+    nothing = jax.numpy.zeros((2 * hvd.size(), 0), "float32")
+    assert way(hvd.allgather)(nothing).shape == (2 * hvd.size() ** 2, 0)
+    assert way(hvd.alltoall)(nothing).shape == (2 * hvd.size(), 0)
+
+
+def test_an_array_from_outside_is_reduced_whenever_the_program_runs() -> None:
+    outside = mine()
+    program = jax.jit(lambda x: x + hvd.allreduce(outside, op=hvd.Sum, name="outside"))
+    assert "@horovod_jax_collective" in program.lower(outside).as_text()
+    for _ in range(2):
+        assert_is(program(outside), array_of(hvd.rank()) + sum(everybodys()))
+
+
+def test_one_array_twice_and_arguments_that_are_given_away() -> None:
+    def both(x: Any) -> Any:
+        first, second = hvd.grouped_allreduce([x, x], op=hvd.Sum, name="twice")
+        return first, second, hvd.allreduce(x, op=hvd.Sum, name="once") + x
+
+    for program in (jax.jit(both), jax.jit(both, donate_argnums=0)):
+        first, second, more = program(mine())
+        assert_is(first, sum(everybodys()))
+        assert_is(second, sum(everybodys()))
+        assert_is(more, sum(everybodys()) + array_of(hvd.rank()))
+
+
+def test_a_set_that_is_removed_leaves_no_program() -> None:
+    ids = []
+    for _ in range(2):
+        last = hvd.add_process_set([hvd.size() - 1]) if hvd.size() > 1 else hvd.global_process_set
+        if hvd.size() == 1:
+            return
+        ids.append(last.process_set_id)
+        program = jax.jit(lambda x, last=last: hvd.allreduce(x, process_set=last))
+        if last.included():
+            assert_is(program(mine()), array_of(hvd.rank()))
+        hvd.remove_process_set(last)
+        with pytest.raises(ValueError, match="not registered"):
+            program(mine())
+    hvd.barrier()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_join_does_not_overtake_a_program() -> None:
+    def late(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 40, lambda _, x: jax.numpy.tanh(x @ x), x)
+        return hvd.allreduce(x * 0 + hvd.rank() + 1, op=hvd.Sum, name="late")
+
+    x = jax.numpy.full((300, 300), 0.01)
+    results = [jax.jit(late)(x)]
+    if hvd.rank() > 0:
+        results.append(jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="alone"))(x * 0 + 1))
+    hvd.join()
+    assert float(results[0][0, 0]) == sum(range(1, hvd.size() + 1))
+    assert float(results[-1][0, 0]) == (hvd.size() - 1 if hvd.rank() > 0 else sum(range(1, hvd.size() + 1)))
+
+
 def test_a_rank_that_has_joined_gives_zeros(way: Any) -> None:
     call = way(lambda x: hvd.allreduce(x, op=hvd.Sum, name="before_join"))
     if hvd.rank() > 0:

@@ -85,6 +85,30 @@ def test_second_derivatives_and_checkpoints(way: Any) -> None:
     assert_is(second, 6 * size**2 * total, "float64")
 
 
+def test_integers_have_no_gradient_and_do_not_disturb(way: Any) -> None:
+    def loss(x: Any) -> Any:
+        x, count = hvd.grouped_allreduce([x, jax.numpy.int32(x[0] > 0)], op=hvd.Sum, name="mixed")
+        return x.sum(), hvd.allreduce(count, op=hvd.Sum, name="count")
+
+    gradient, count = way(jax.grad(loss, has_aux=True))(mine("float64", (3,)))
+    assert_is(gradient, np.full(3, hvd.size()), "float64")
+    assert int(count) == hvd.size() ** 2
+
+
+def test_of_uneven_rows_at_once() -> None:
+    rows = hvd.rank() + 1
+    first = sum(range(rows))
+    numbers = np.arange(sum(range(hvd.size() + 1)), dtype=np.float64)
+    made = jax.grad(lambda x: (hvd.allgather(x, name="uneven") * numbers).sum())(jax.numpy.ones(rows))
+    assert_is(made, numbers[first : first + rows], "float64")
+    rows = 2 * hvd.size() + 1
+    scattered = jax.grad(lambda x: hvd.reducescatter(x, op=hvd.Sum, name="left").sum())
+    assert_is(scattered(jax.numpy.ones(rows)), np.full(rows, hvd.size()), "float64")
+    if hvd.size() > 1:
+        with pytest.raises(ValueError, match="its gradient needs rows that"):
+            jax.jit(scattered)(jax.numpy.ones(rows))
+
+
 def test_gradients_of_a_tree(way: Any) -> None:
     tree = {"dense": {"kernel": mine(), "bias": mine("float32", (3,))}, "none": None, "list": [mine("float16", (2,))]}
     for options in ({}, {"groups": 2}, {"groups": 1, "name": "other"}):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -42,13 +45,52 @@ def test_values_that_are_no_arrays() -> None:
             hvd.allreduce_gradients([mine()], **wrong)
 
 
-def test_a_refused_call_uses_no_automatic_name() -> None:
+def deleted() -> Any:
+    array = mine()
+    array.delete()
+    return array
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "type": lambda: hvd.allreduce(jax.numpy.ones(3, "uint32")),
+    "type, compiled": lambda: jax.jit(hvd.allreduce)(jax.numpy.ones(3, "uint32")),
+    "factor": lambda: hvd.allreduce(mine(), prescale_factor="a"),
+    "op": lambda: hvd.allreduce(mine(), op=99),
+    "op, compiled": lambda: jax.jit(lambda x: hvd.allreduce(x, op=99))(mine()),
+    "root": lambda: hvd.broadcast(mine(), hvd.size()),
+    "root, compiled": lambda: jax.jit(lambda x: hvd.broadcast(x, hvd.size()))(mine()),
+    "no root": lambda: hvd.broadcast(mine(), None),
+    "key": lambda: hvd.broadcast(jax.random.key(0)),
+    "deleted": lambda: hvd.allreduce(deleted()),
+    "vmap": lambda: jax.vmap(hvd.allreduce)(mine()),
+    "rows": lambda: hvd.allgather(1.0),
+    "splits": lambda: hvd.alltoall(mine(), splits=[100, 100]),
+}
+
+
+@pytest.mark.parametrize("what", list(REFUSED))
+def test_a_refused_call_uses_no_automatic_name(what: str) -> None:
     if hvd.rank() == 0:
-        with pytest.raises(ValueError, match="uint32"):
-            hvd.allreduce(jax.numpy.ones(3, "uint32"))
-        with pytest.raises(ValueError, match="uint32"):
-            jax.jit(hvd.allreduce)(jax.numpy.ones(3, "uint32"))
+        with pytest.raises((ValueError, TypeError, RuntimeError, NotImplementedError)):
+            REFUSED[what]()
     assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
+
+
+def test_what_vmap_is_told() -> None:
+    with pytest.raises(NotImplementedError, match="cannot be called under"):
+        jax.vmap(hvd.allreduce)(mine())
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_rank_that_is_no_member() -> None:
+    first = hvd.add_process_set([0])
+    calls = [lambda x: hvd.allreduce(x, process_set=first), lambda x: hvd.allreduce_gradients([x], process_set=first)]
+    for call in [*calls, *map(jax.jit, calls)] if hvd.rank() > 0 else []:
+        with pytest.raises(ValueError, match="not a member"):
+            call(mine())
+    hvd.barrier()
+    hvd.remove_process_set(first)
+    assert_usable()
 
 
 @pytest.mark.usefixtures("several_ranks")
@@ -84,13 +126,26 @@ def test_rows_that_an_alltoall_cannot_divide() -> None:
     assert_usable()
 
 
-def test_integers_have_no_gradient() -> None:
-    def loss(x: Any) -> Any:
-        x, count = hvd.grouped_allreduce([x, jax.numpy.int32(1)], op=hvd.Sum, name="mixed")
-        return x.sum() / count
+@pytest.mark.usefixtures("several_ranks")
+def test_a_failure_is_told_to_the_thread_that_asks_whatever_others_did() -> None:
+    wrong, good = jax.numpy.ones(hvd.rank() + 1), jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="good"))
 
-    with pytest.raises(ValueError, match="integers have no gradient"):
-        jax.grad(loss)(mine("float64"))
+    def fails() -> str:
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            jax.block_until_ready(jax.jit(lambda x: hvd.allreduce(x, name="bad"))(wrong))
+        return "failed"
+
+    with ThreadPoolExecutor(1) as other:
+        fails()
+        assert_is(other.submit(good, mine()).result(), sum(everybodys()))
+        with pytest.raises(hvd.HorovodInternalError, match="Mismatched tensor shapes"):
+            hvd.raise_failure()
+        assert other.submit(fails).result() == "failed"
+        with pytest.raises(hvd.HorovodInternalError, match="Mismatched tensor shapes"):
+            hvd.raise_failure()
+        with contextlib.suppress(hvd.HorovodInternalError):
+            other.submit(hvd.raise_failure).result()
+        assert_is(other.submit(good, mine()).result(), sum(everybodys()))
     assert_usable()
 
 

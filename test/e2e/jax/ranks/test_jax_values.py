@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+import pytest
 
 import horovod.jax as hvd
 from documented import undocumented
@@ -58,6 +59,41 @@ def test_the_next_session_traces_anew() -> None:
         hvd.shutdown()
         hvd.init()
     assert len(traced) == 2
+
+
+def test_what_is_under_way_ends_before_its_session() -> None:
+    results = [jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="last"))(mine())]
+    hvd.shutdown()
+    hvd.init()
+    assert_is(results[0], sum(everybodys()))
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_program_of_an_earlier_session_does_not_run() -> None:
+    """JAX does not forget one that was compiled by hand."""
+    program = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="by hand")).lower(mine()).compile()
+    assert_is(program(mine()), sum(everybodys()))
+    hvd.shutdown()
+    hvd.init()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="earlier session"):
+        jax.block_until_ready(program(mine()))
+    with pytest.raises(Exception, match="earlier session"):
+        hvd.raise_failure()
+
+
+def test_a_commit_outlives_steps_that_donate_their_arguments() -> None:
+    step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="donated"), donate_argnums=0)
+    state = hvd.elastic.JaxState(params=mine())
+    for _ in range(3):
+        state.sync()
+        state.params = step(state.params)
+        state.restore()
+        assert_is(state.params, array_of(0))
+    state.params = step(state.params)
+    state.commit()
+    state.params = step(state.params)
+    state.restore()
+    assert_is(state.params, hvd.size() * array_of(0))
 
 
 def test_a_state_keeps_what_was_committed() -> None:

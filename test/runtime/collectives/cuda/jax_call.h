@@ -60,6 +60,7 @@ class JaxCall {
 
   FakeXlaContext context;
   ffi::DeviceApi api = fake_xla_api();
+  std::string session;  // in which the program was traced; empty: in none
 
   void add(const std::string& name, const GpuTensor& argument, void* result) {
     names_ += (names_.empty() ? "" : "\n") + name;
@@ -74,6 +75,7 @@ class JaxCall {
     add_buffer(results_, ffi::Type::kToken, nullptr, {});
     add_text("names", names_);
     add_text("groups", groups_);
+    add_text("session", session);
     std::int32_t kind = static_cast<std::int32_t>(OpType::kAllreduce);
     std::int32_t no_root = -1;
     std::int32_t sum = static_cast<std::int32_t>(ReduceOp::kSum);
