@@ -6,6 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+# Ends while its program runs: JAX has returned before.
+ENDS_AT_ONCE = """
+import jax, jax.numpy as jnp, horovod.jax as hvd
+def late(x):
+    x = jax.lax.fori_loop(0, 40, lambda _, x: jnp.tanh(x @ x), x)
+    return hvd.allreduce(x, name="late")
+hvd.init()
+jax.jit(late)(jnp.ones((300, 300)))
+"""
+
 SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
 
 
@@ -33,3 +43,9 @@ def test_ctrl_c_ends_a_step_that_waits_for_another_rank(horovodrun: Any) -> None
     assert job.code == 130, job.text
     assert what.startswith("KeyboardInterrupt"), what
     assert after < 2.0
+
+
+def test_a_script_that_ends_while_its_program_runs_ends_well(horovodrun: Any) -> None:
+    job = horovodrun(2, "-c", ENDS_AT_ONCE, env={"OMP_NUM_THREADS": "1"})
+    assert job.code == 0, job.text
+    assert "Traceback" not in job.text
