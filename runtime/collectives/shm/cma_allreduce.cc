@@ -27,10 +27,12 @@ struct Place {
 
 }  // namespace
 
+// Others read an input at any time until this member has marked *done*: it may not be the output of another tensor.
 bool CmaAllreduce::wants(const TensorStream& data) {
   if (is_off_ || options_.use == false) return false;
   if (sizeof(ProcessName) + data.tensors() * sizeof(Place) > shm::kSlotBytes) return false;
   if (!options_.use && (data.size() < kCmaBytes || !pages_.hold(data))) return false;
+  if (!data.is_disjoint()) return false;
   if (name_) return true;
   Result<OwnName> name = OwnName::make();
   is_off_ = !name.is_ok();
