@@ -6,6 +6,7 @@
 #include <future>
 
 #include "runtime/base/deadline.h"
+#include "runtime/collectives/shm/futex.h"
 #include "runtime/collectives/shm/rounds.h"
 #include "test/runtime/collectives/shm/cma_members.h"
 
@@ -53,7 +54,10 @@ class NamedByHand {
     std::memcpy(region_.slot(1, 2), &verdict, sizeof(verdict));
     mark(Rounds::kStaged, 2);
   }
-  void mark(Rounds::Mark mark, std::uint64_t round) { line(1).marks[mark] = round; }
+  void mark(Rounds::Mark mark, std::uint64_t round) {
+    line(1).marks[mark] = round;
+    ring(line(0).bell);  // the other may have gone to sleep
+  }
   void leave() { line(1).has_left = 1; }
   void forbid_tensor() { REQUIRE(::mprotect(tensor_, kMapped, PROT_NONE) == 0); }
   void change_nonce() { nonce_[0] = 9; }
