@@ -93,7 +93,8 @@ constexpr OptionRow kRows[] = {
     {O::kShmCma, "HOROVOD_SHM_CMA", "", K::kBool, &C::shm_cma,
      "allreduces of private tensors in shared memory read these in the other ranks' processes (process_vm_readv); unset: "
      "those of 8 MiB and more whose tensors lie in huge pages on all ranks; 0 on one of them: none; 1: all above 8 KiB, "
-     "also where that is slower; never where the system forbids it (docs/design/shared-memory.md)"},
+     "also where that is slower; never where the system forbids it, as Ubuntu does by default (ptrace_scope 1), and never "
+     "in jobs on several hosts (docs/design/shared-memory.md)"},
     {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "", K::kBool, &C::hierarchical_allreduce,
      "allreduce and reducescatter inside hosts first, then between hosts; unset: from 64 KiB on, where a host has several "
      "ranks; 0: broadcasts go flat, too; tensors on GPUs: 1 alone"},

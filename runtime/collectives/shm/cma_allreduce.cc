@@ -27,10 +27,12 @@ struct Place {
 
 }  // namespace
 
+// Others read an input at any time until this member has marked *done*: it may not be the output of another tensor.
 bool CmaAllreduce::wants(const TensorStream& data) {
   if (is_off_ || options_.use == false) return false;
   if (sizeof(ProcessName) + data.tensors() * sizeof(Place) > shm::kSlotBytes) return false;
-  if (!options_.use && (data.size() < kCmaBytes || !pages_.hold(data))) return false;
+  if (!options_.use && (!is_large(data) || !pages_.hold(data))) return false;
+  if (!data.is_disjoint()) return false;
   if (name_) return true;
   Result<OwnName> name = OwnName::make();
   is_off_ = !name.is_ok();
@@ -193,13 +195,16 @@ Status CmaAllreduce::check_members() {
 }
 
 // Who has left may have given its tensors back to the system: its own failure is the reason then, and on its way here.
+// Any other reading that fails is the loss of a peer, too: it is not this rank's doing, and the engine first waits for
+// what the control tree knows of the other.
 Status CmaAllreduce::checked(int member, int error) {
   if (error == 0) return Status::ok();
   HVD_RETURN_IF_ERROR(rounds_.failure());
   if (rounds_.has_left(member)) return rounds_.wait_for_abort(member);
   const std::string who = "rank " + std::to_string(rounds_.rank_of(member));
-  if (error == ESRCH || error == EIDRM) return Status::peer_lost(who + " has ended in the middle of an allreduce");
-  return Status::from_errno("reading the memory of " + who, error);
+  const bool is_lost = error == ESRCH || error == EIDRM || find_process(options_.read, at(member).name) != 0;
+  if (is_lost) return Status::peer_lost(who + " has ended in the middle of an allreduce");
+  return Status::peer_lost(Status::from_errno("reading the memory of " + who, error).message());
 }
 
 }  // namespace hvd::collectives

@@ -28,9 +28,16 @@ class CmaAllreduce {
  public:
   // Smaller calls gain nothing even in huge pages (docs/design/shared-memory.md has the figures).
   static constexpr std::size_t kCmaBytes = std::size_t{8} << 20;
+  // Of a call's tensors, on average: a question about the pages of each and a probe of each by every other member cost
+  // about 1 µs apiece, which is lost in the 5 µs and more that such a tensor takes.
+  static constexpr std::size_t kTensorBytes = std::size_t{64} << 10;
 
   CmaAllreduce(Rounds& rounds, CmaOptions options) : rounds_(rounds), options_(std::move(options)) {}
 
+  // Whether tensors of this size and number may gain by being read, wherever they lie.
+  static bool is_large(const shm::TensorStream& data) {
+    return data.size() >= kCmaBytes && data.size() / data.tensors() >= kTensorBytes;
+  }
   // Whether this member would rather have its tensors read than stage them.
   bool wants(const shm::TensorStream& data);
   // Tells the others where they lie, in this member's slot. Requires: wants() them.

@@ -12,8 +12,8 @@ namespace hvd::collectives {
 // thread.
 class HugePages {
  public:
-  // Whether at least 7 of 8 bytes of the inputs and outputs do. False where the kernel can't be asked. The question
-  // ends where the answer is no: it costs 0.2 µs and more for a tensor, and at most that of an eighth of the pages.
+  // Whether at least 7 of 8 bytes of the inputs and outputs do. False where the kernel can't be asked. It costs
+  // 1 µs and more for a tensor, and ends where the answer is no, after about an eighth of the pages.
   bool hold(const shm::TensorStream& tensors);
   // How many of the pages that these bytes touch do not lie in huge pages, or more than `most`; nothing: not known.
   std::optional<std::size_t> small_pages(const std::byte* memory, std::size_t bytes, std::size_t most);

@@ -22,6 +22,9 @@ class TensorStream {
   std::size_t size() const { return size_; }
   // How many of them are not empty.
   std::size_t tensors() const { return tensors_.size(); }
+  // Whether what is written at one place of the stream is read or written at no other: outputs overlap nothing, but for
+  // an input in place.
+  bool is_disjoint() const;
 
   // f(input, output, where in the range, bytes) for each tensor that has something in it.
   template <typename F>

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "runtime/base/deadline.h"
+#include "runtime/collectives/shm/futex.h"
 #include "runtime/collectives/shm/rounds.h"
 #include "test/runtime/collectives/shm/cma_members.h"
 
@@ -53,7 +54,10 @@ class NamedByHand {
     std::memcpy(region_.slot(1, 2), &verdict, sizeof(verdict));
     mark(Rounds::kStaged, 2);
   }
-  void mark(Rounds::Mark mark, std::uint64_t round) { line(1).marks[mark] = round; }
+  void mark(Rounds::Mark mark, std::uint64_t round) {
+    line(1).marks[mark] = round;
+    ring(line(0).bell);  // the other may have gone to sleep
+  }
   void leave() { line(1).has_left = 1; }
   void forbid_tensor() { REQUIRE(::mprotect(tensor_, kMapped, PROT_NONE) == 0); }
   void change_nonce() { nonce_[0] = 9; }
@@ -154,14 +158,17 @@ TEST_CASE("No reading ends well that may have read tensors of a rank whose call 
   CHECK(pair.other.has_other_left());
 }
 
-TEST_CASE("Memory that goes in the middle is an error with its rank", "[multi][collectives]") {
+TEST_CASE("Memory that goes in the middle is the loss of its rank", "[multi][collectives]") {
+  const bool has_ended = GENERATE(false, true);
   Pair pair;
   pair.other.announce();
   pair.other.agree();
   wait_until([&] { return pair.other.mark_of_other(Rounds::kReduced) == 2; });
   pair.other.forbid_tensor();
+  if (has_ended) pair.other.change_nonce();
   pair.other.mark(Rounds::kReduced, 2);
-  CHECK(pair.reader.end().message() == "reading the memory of rank 1: Bad address");
+  CHECK(pair.reader.end().to_string() == (has_ended ? "peer lost: rank 1 has ended in the middle of an allreduce"
+                                                    : "peer lost: reading the memory of rank 1: Bad address"));
 }
 
 TEST_CASE("Memory that can't be read is found before anybody has begun", "[multi][collectives]") {

@@ -62,32 +62,46 @@ class CmaMembers {
   int size() const { return static_cast<int>(backends_.size()); }
   const ShmRanks& ranks() const { return ranks_; }
 
+  // Of the tensors of each rank, which may not come out as sums: how it went.
+  using Tensors = std::function<std::vector<Segment>(int rank)>;
+  std::vector<Outcome> allreduce_list(const Tensors& tensors) const {
+    return run([&](int rank) {
+      Outcome outcome;
+      outcome.status = call(rank, {.op = OpType::kAllreduce, .segments = tensors(rank)});
+      outcome.path = backends_[static_cast<std::size_t>(rank)]->path();
+      return outcome;
+    });
+  }
   // In place, of so many floats.
   std::vector<Outcome> allreduce(std::int64_t count, const Memory& memory = heap) const {
-    std::vector<Outcome> outcomes(backends_.size());
-    {
-      std::vector<std::jthread> threads;
-      for (int rank = 0; rank < size(); ++rank) {
-        threads.push_back(start_thread("rank", [&, rank](const std::stop_token&) {
-          outcomes[static_cast<std::size_t>(rank)] = allreduce_of(rank, count, memory);
-        }));
-      }
-    }
-    return outcomes;
+    return run([&](int rank) { return allreduce_of(rank, count, memory); });
   }
 
  private:
+  std::vector<Outcome> run(const std::function<Outcome(int rank)>& f) const {
+    std::vector<Outcome> outcomes(backends_.size());
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size(); ++rank) {
+      threads.push_back(start_thread(
+          "rank", [&, rank](const std::stop_token&) { outcomes[static_cast<std::size_t>(rank)] = f(rank); }));
+    }
+    threads.clear();  // waits for them
+    return outcomes;
+  }
+  Status call(int rank, const CollectiveCall& call) const {
+    Status status = run_call(*backends_[static_cast<std::size_t>(rank)], call);
+    if (!status.is_ok()) {
+      for (const auto& backend : backends_) backend->abort(status);
+    }
+    return status;
+  }
   Outcome allreduce_of(int rank, std::int64_t count, const Memory& memory) const {
     const auto data = memory(rank, static_cast<std::size_t>(count) * sizeof(float));
     auto* const values = static_cast<float*>(data.get());
     fill(rank, values, count);
-    ShmBackend& own = *backends_[static_cast<std::size_t>(rank)];
     Outcome outcome;
-    outcome.status = run_call(own, {.op = OpType::kAllreduce, .output = values, .count = count});
-    if (!outcome.status.is_ok()) {
-      for (const auto& backend : backends_) backend->abort(outcome.status);
-    }
-    outcome.path = own.path();
+    outcome.status = call(rank, {.op = OpType::kAllreduce, .output = values, .count = count});
+    outcome.path = backends_[static_cast<std::size_t>(rank)]->path();
     outcome.is_right = holds_sums(size(), values, count);
     return outcome;
   }

@@ -1,8 +1,10 @@
 // Ranks that are processes: what the kernel really reads, and what it says of a process that has ended.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <csignal>
 #include <future>
 
@@ -82,6 +84,22 @@ ReadProcess killed_at(int number) {
 }
 
 int run_once(ShmBackend& backend) { return allreduce(1, backend, kMany).empty() ? 0 : 1; }
+
+TEST_CASE("A child does not have the name of the process that forked it", "[unit][collectives]") {
+  const Result<OwnName> own = OwnName::make();
+  REQUIRE(own.is_ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  ProcessName name = own.value().name();
+  CHECK(find_process(::process_vm_readv, name) == 0);
+  name.process = child;
+  CHECK(find_process(::process_vm_readv, name) == EIDRM);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(find_process(::process_vm_readv, name) == ESRCH);
+}
 
 TEST_CASE("Two processes reduce private tensors that each reads in the other", "[multi][collectives]") {
   constexpr std::array<std::int64_t, 3> kCounts{2049, 70'001, kMany};
