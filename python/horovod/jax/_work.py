@@ -99,7 +99,7 @@ class Work:
         if None not in self.names:
             return self
         process_set_id = set_id(self.process_set, self.caller)
-        made = [name or host.names.make("jax", process_set_id) for name in self.names]
+        made = [name or host.names.make("horovod.jax", process_set_id) for name in self.names]
         return dataclasses.replace(self, names=tuple(made))
 
     def release_names(self, named: Work) -> None:
