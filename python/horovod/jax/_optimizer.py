@@ -22,6 +22,12 @@ def _is_alone(process_set: ProcessSet) -> bool:
     return process_set.size() == 1 and bool(process_set.included()) and not _env.elastic()
 
 
+def _check(caller: str, op: int, gradient_predivide_factor: float, groups: int | None) -> None:
+    if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
+        raise ValueError(f"hvd.{caller}: op currently only supports Average and Sum")
+    check_arguments(op, gradient_predivide_factor, 0, groups)
+
+
 def allreduce_gradients(
     gradients: Any,
     name: str = "gradients",
@@ -47,9 +53,7 @@ def allreduce_gradients(
 
     ValueError and other errors as for allreduce(). A rank alone gets `gradients` back.
     """
-    if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
-        raise ValueError("hvd.allreduce_gradients(): op currently only supports Average and Sum")
-    check_arguments(op, gradient_predivide_factor, 0, groups)
+    _check("allreduce_gradients()", op, gradient_predivide_factor, groups)
     leaves, structure = jax.tree_util.tree_flatten_with_path(gradients)
     if not leaves or _is_alone(process_set):
         return gradients
@@ -88,9 +92,7 @@ def DistributedOptimizer(  # noqa: N802
         raise ValueError(
             f"hvd.DistributedOptimizer: expected an optax.GradientTransformation, got {type(optimizer).__name__}"
         )
-    if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
-        raise ValueError("hvd.DistributedOptimizer: op currently only supports Average and Sum")
-    check_arguments(op, gradient_predivide_factor, 0, groups)
+    _check("DistributedOptimizer", op, gradient_predivide_factor, groups)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
         reduced = allreduce_gradients(

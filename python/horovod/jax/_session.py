@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -68,7 +69,7 @@ def restart_session() -> None:
 
 
 def _finish_at_exit() -> None:
-    """Not after an exception, of which the other ranks do not know yet, nor in a forked child."""
+    """Not after an exception, of which the other ranks do not know yet."""
     if basics.is_initialized() and not hasattr(sys, "last_value"):
         finish_programs()
 
@@ -100,6 +101,7 @@ def _after_removal(process_set_id: int) -> None:
     _forget_programs()
 
 
+os.register_at_fork(after_in_child=_call.forget_failed)  # the programs are the parent's
 watch_interrupts()
 basics._add_hooks(_after_init, _after_shutdown)
 _on_removal(_after_removal)

@@ -8,12 +8,17 @@ from typing import Any
 
 # Ends while its program runs: JAX has returned before.
 ENDS_AT_ONCE = """
-import jax, jax.numpy as jnp, horovod.jax as hvd
+import os, jax, jax.numpy as jnp, horovod.jax as hvd
 def late(x):
     x = jax.lax.fori_loop(0, 40, lambda _, x: jnp.tanh(x @ x), x)
     return hvd.allreduce(x, name="late")
 hvd.init()
 jax.jit(late)(jnp.ones((300, 300)))
+child = os.fork()
+if child == 0:
+    hvd.shutdown()  # not the parent's, nor does it wait for the parent's program
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
 
 SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
