@@ -14,7 +14,8 @@ them in a row, then in turns. Needs what the tests with several hosts need (test
 --algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on such a wire,
 as multiples of the first one's time.
 --connections: several connections for a pair of ranks (HOROVOD_SOCKETS_PER_PEER), a job for each number, three times in
-turns, ranks in a row. --stream-gbit limits each connection instead of all together.
+turns, ranks in a row; 0: after as many calls as the job needs to find the number. --stream-gbit limits each connection
+instead of all together.
 --first-alltoall: what the first alltoall of a job takes, which makes the connections, and the second, until the slowest
 rank has it: among hosts of one rank on such a wire.
 """
@@ -34,6 +35,7 @@ from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[2] / "test/e2e/hosts"
 GOODPUT = 0.957  # of the nominal rate: what headers leave
+TRIAL_CALLS = 3 * 18  # of runtime/collectives/connection_trial.h, at most
 
 SERVER = """
 import json, sys
@@ -82,6 +84,9 @@ def rank(options: argparse.Namespace) -> None:
         "allgather": lambda: hvd.allgather(part, name="allgather"),
         "broadcast": lambda: hvd.broadcast_(whole, root_rank=0, name="broadcast"),
     }
+    if os.environ.get("HOROVOD_SOCKETS_PER_PEER") == "0":
+        for _ in range(TRIAL_CALLS):
+            operations["allreduce"]()
     medians = {}
     for name, operation in operations.items():
         times = []
@@ -117,7 +122,7 @@ def main() -> int:
         rank(options)
         return 0
     sys.path.insert(0, str(TESTS))
-    from netns import Namespace, why_impossible
+    from netns import Namespace, limit_all, limit_streams, why_impossible
 
     if why := why_impossible():
         print(f"between_hosts: {why}", file=sys.stderr)
@@ -136,10 +141,9 @@ def main() -> int:
         for number, host in enumerate(hosts, 1):
             host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
             if options.stream_gbit:
-                connects = number == 2
-                host.shell(limit_streams(options.stream_gbit, "sport" if connects else "dport"))
+                host.shell(limit_streams("data0", options.stream_gbit, connects=number == 2))
             elif options.gbit > 0:
-                host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
+                host.shell(limit_all("data0", options.gbit))
         if options.connections:
             compare_connections(options, [host for host in hosts for _ in range(options.ranks)])
             return 0
@@ -157,16 +161,6 @@ ALGORITHMS = {  # and from 8 KiB to what, by doubling
     "ring,exchange,halving": 2 << 20,
     "chain,tree": 4 << 20,
 }
-
-
-def limit_streams(gbit: float, port: str) -> str:
-    """A class for each of 64 rests of `port` (sport or dport), which the kernel gave to the end that connects."""
-    lines = ["tc qdisc add dev data0 root handle 1: htb default 1"]
-    for rest in range(64):
-        flow = f"1:{rest + 1:x}"
-        lines.append(f"tc class add dev data0 parent 1: classid {flow} htb rate {gbit}gbit burst 64kb quantum 60000")
-        lines.append(f"tc filter add dev data0 parent 1: u32 match ip {port} {rest} 0x3f flowid {flow}")
-    return "; ".join(lines)
 
 
 def compare_connections(options: argparse.Namespace, dealt: list) -> None:  # type: ignore[type-arg]

@@ -45,9 +45,10 @@ constexpr OptionRow kRows[] = {
     {O::kTls, "HOROVOD_TLS", "0", K::kBool, &C::tls,
      "every TCP connection between ranks, and to the rendezvous, is TLS 1.3; the same in all processes of a job; --tls sets "
      "it (docs/security.md)"},
-    {O::kSocketsPerPeer, "HOROVOD_SOCKETS_PER_PEER", "1", K::kInteger, &C::sockets_per_peer,
-     "TCP connections over which the large messages of two ranks go; more than one where the network bounds each of them "
-     "(docs/benchmarks.md)", 1, 8},
+    {O::kSocketsPerPeer, "HOROVOD_SOCKETS_PER_PEER", "0", K::kInteger, &C::sockets_per_peer,
+     "TCP connections over which the large messages of two ranks go; more than one pays where the network bounds each of them; "
+     "0: one, and in jobs on several hosts as many as their large allreduces turn out to be faster with "
+     "(docs/design/transport.md); on all ranks 0 or on none", 0, 8},
     {O::kGlooTimeoutSeconds, "HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
      "make no progress, and rank 0 be silent while an operation waits; 0 stands for the default", 0, kMaxSeconds},

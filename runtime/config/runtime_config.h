@@ -34,7 +34,7 @@ struct RuntimeConfig {
   std::string iface;  // "": the transport chooses
   PortRange ports;    // to listen on
   bool tls = false;
-  int sockets_per_peer = 1;
+  int sockets_per_peer = 0;  // 0: found out by trying
   std::string agent_socket;
   std::string secret_file;
   // One of several processes that something else than horovodrun started, and that must find each other themselves.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/collectives/connection_trial.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/local_backend.h"
@@ -153,6 +154,23 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   return groups;
 }
 
+// The last two of the list: host by host, then Gloo. Where the number of connections is to be found out, the one that
+// large allreduces go to tries.
+void add_host_backends(Backends& backends, const config::RuntimeConfig& config, const topology::ProcessSet& set,
+                       const topology::Membership& membership,
+                       std::unique_ptr<collectives::HierarchicalBackend> hierarchical, transport::Fabric& fabric) {
+  auto flat = std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
+                                                         gloo_options(config, set, membership.hosts()));
+  collectives::GlooBackend* const adder = flat.get();
+  const bool is_flat = !hierarchical->why_not({.bytes = kHierarchicalBytes}).empty();
+  backends.push_back(std::move(hierarchical));
+  backends.push_back(std::move(flat));
+  if (config.sockets_per_peer != 0 || set.id != kGlobalProcessSet || membership.hosts().hosts() == 1) return;
+  auto& tries = is_flat ? backends.back() : *(backends.end() - 2);
+  tries = std::make_unique<collectives::TrialBackend>(std::move(tries), *adder, set.size(),
+                                                      [&fabric](int number) { fabric.use_sockets(number); });
+}
+
 // NCCL has ways of its own between hosts: ours are for those who ask for them.
 const collectives::HierarchicalBackend* device_hosts(const config::RuntimeConfig& config,
                                                      const collectives::HierarchicalBackend& by_host) {
@@ -197,9 +215,7 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
   auto hierarchical =
       std::make_unique<collectives::HierarchicalBackend>(host_groups(config, set, membership, memory, fabric));
   const collectives::HierarchicalBackend* const by_host = device_hosts(config, *hierarchical);
-  backends.push_back(std::move(hierarchical));
-  backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
-                                                                gloo_options(config, set, membership.hosts())));
+  add_host_backends(backends, config, set, membership, std::move(hierarchical), fabric);
   std::vector<int> hosts_of_ranks;
   hosts_of_ranks.reserve(set.ranks.size());
   for (const int rank : set.ranks) hosts_of_ranks.push_back(membership.hosts().host_of(rank));

@@ -75,6 +75,7 @@ std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfi
   const auto choice = [&](const std::optional<bool>& value) { return value ? flag(*value) : "unset"; };
   return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", choice(config.hierarchical_allreduce)},
           {"HOROVOD_HIERARCHICAL_ALLGATHER", choice(config.hierarchical_allgather)},
+          {"HOROVOD_SOCKETS_PER_PEER", config.sockets_per_peer == 0 ? "0" : "a number"},
           {"HOROVOD_TORUS_ALLREDUCE", flag(config.torus_allreduce)},
           {"HOROVOD_DETERMINISTIC", flag(config.deterministic)},
           {"HOROVOD_STALL_CHECK_TIME_SECONDS", config.stall_check_disable ? "0" : seconds(config.stall_check_time)},

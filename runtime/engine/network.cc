@@ -149,7 +149,7 @@ Status Network::open_fabric() {
   const transport::FabricOptions options{.rank = numbers_.rank,
                                          .size = numbers_.size,
                                          .tls = config_.tls,
-                                         .sockets = config_.sockets_per_peer,
+                                         .sockets = std::max(config_.sockets_per_peer, 1),
                                          .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, sockets_));
   if (config_.elastic) watch_losses();

@@ -38,6 +38,7 @@ class FabricImpl final : public Fabric {
   Result<std::vector<RouteTry>> try_routes(Millis limit, Deadline deadline) override;
   Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
   Status connect_data(std::span<const ExpectedMessage> messages) override;
+  void use_sockets(int number) override;
   ContextProgress progress(std::uint64_t context_id) override;
   void abort_context(std::uint64_t context_id, const Status& why) override;
   void abort(const Status& why) override;
@@ -280,6 +281,10 @@ Status FabricImpl::connect_data(std::span<const ExpectedMessage> messages) {
   HVD_RETURN_IF_ERROR(session().status());
   HVD_RETURN_IF_ERROR(parts_->data->usable());
   return parts_->data->ensure_connected(messages);
+}
+
+void FabricImpl::use_sockets(int number) {
+  if (usable().is_ok()) parts_->data->use_sockets(number);
 }
 
 ContextProgress FabricImpl::progress(std::uint64_t context_id) {

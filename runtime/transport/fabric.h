@@ -93,6 +93,8 @@ class Fabric {
   // Makes the connections that these messages need and this rank has to make, many at a time. Blocks for at most the
   // timeout of each. Without it each is made, and waited for, when its first message is posted.
   virtual Status connect_data(std::span<const ExpectedMessage> messages) = 0;
+  // In place of FabricOptions::sockets from now on, for what this rank sends and connects to. Thread-safe.
+  virtual void use_sockets(int number) = 0;
 
   // Of a context that make_context() gave; nothing waits in one that is gone.
   virtual ContextProgress progress(std::uint64_t context_id) = 0;

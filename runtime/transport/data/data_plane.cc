@@ -54,7 +54,7 @@ PeerLink& DataPlane::link(int peer) {
   if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
   const MutexLock lock(links_mutex_);
   if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
-  owned_links_.push_back(std::make_unique<PeerLink>(peer, session_->epoch, progress_.epoll_fd(), *this));
+  owned_links_.push_back(std::make_unique<PeerLink>(peer, session_->epoch, progress_.epoll_fd(), *this, sockets_));
   entry.store(owned_links_.back().get(), std::memory_order_release);
   return *owned_links_.back();
 }

@@ -65,6 +65,8 @@ class DataPlane final : public FrameSink, public IoHandler {
   static constexpr std::size_t kConnectsAtOnce = 16;
   Status ensure_connected(std::span<const ExpectedMessage> messages);
   PeerLink& link(int peer) HVD_EXCLUDES(links_mutex_);
+  // Connections of one pair that large messages use from now on, 1..kMaxSockets; those that a pair has stay open.
+  void use_sockets(int number) { sockets_.store(number, std::memory_order_relaxed); }
 
   // FrameSink, IoHandler: the driver's calls.
   Status on_eager(int from, const FrameHeader& header, ByteSpan payload) override;
@@ -112,7 +114,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   const int generation_;
   const HostIdentity self_;
   const Millis connect_timeout_;
-  const int sockets_;
+  std::atomic<int> sockets_;
   Cancel cancel_;
   Connector connector_;
   Progress progress_;

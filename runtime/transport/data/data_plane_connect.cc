@@ -36,7 +36,9 @@ class FirstError {
 
 }  // namespace
 
-int DataPlane::connections_for(std::size_t bytes) const { return bytes < kManyConnectionsFrom ? 1 : sockets_; }
+int DataPlane::connections_for(std::size_t bytes) const { 
+  return bytes < kManyConnectionsFrom ? 1 : sockets_.load(std::memory_order_relaxed);
+}
 
 bool DataPlane::lacks_connection(const ExpectedMessage& message) {
   return message.peer < rank_ && link(message.peer).count() < connections_for(message.bytes);

@@ -1,5 +1,7 @@
 #include "runtime/transport/data/peer_link.h"
 
+#include <algorithm>
+
 namespace hvd::transport {
 namespace {
 
@@ -11,8 +13,8 @@ constexpr std::size_t kHalf = kMaxChunk / 2;
 
 }  // namespace
 
-PeerLink::PeerLink(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink)
-    : peer_(peer), epoch_(epoch), epoll_fd_(epoll_fd), sink_(sink) {
+PeerLink::PeerLink(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink, const std::atomic<int>& used)
+    : peer_(peer), epoch_(epoch), epoll_fd_(epoll_fd), sink_(sink), used_(used) {
   connection(0);
 }
 
@@ -59,30 +61,28 @@ std::uint64_t PeerLink::bytes_read() const {
 }
 
 void PeerLink::flush() {
+  const int used = std::min(count(), used_.load(std::memory_order_relaxed));
   bool more = true;
   while (more) {
-    if (count() > 1) {
-      for_each([](Connection& c) { c.write(0); });
-      spread_pieces();
-    } else {
-      for_each([](Connection& c) { c.write(TxQueue::kAhead); });
-    }
+    const Connection* const alone = used > 1 ? nullptr : &first();
+    for_each([&](Connection& c) { c.write(&c == alone ? TxQueue::kAhead : 0); });
+    if (used > 1) spread_pieces(used);
     more = false;
     for_each([&](Connection& c) { more = c.report_written() || more; });  // then the next ones may be queued
   }
 }
 
 // A piece goes to the connection that has least to do: one whose way is slow or shared does not delay the others.
-void PeerLink::spread_pieces() {
+void PeerLink::spread_pieces(int used) {
   while (messages_.has_uncut()) {
     Connection* next = nullptr;
     std::size_t least = 0;
-    for_each([&](Connection& c) {
-      const auto backlog = c.backlog();
-      if (!backlog || (next != nullptr && *backlog >= least)) return;
-      next = &c;
+    for (int number = 0; number < used; ++number) {
+      const auto backlog = connection(number).backlog();
+      if (!backlog || (next != nullptr && *backlog >= least)) continue;
+      next = &connection(number);
       least = *backlog;
-    });
+    }
     if (next == nullptr) return;  // the driver is told when one takes more
     next->write_piece(kHalf);
   }

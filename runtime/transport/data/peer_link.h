@@ -13,12 +13,13 @@
 
 namespace hvd::transport {
 
-// The data connections to one rank: the first carries what has to keep its order, and all of them pieces of large
+// The data connections to one rank: the first carries what has to keep its order, and those in use pieces of large
 // messages, each as many as its socket takes. Owned by the DataPlane for as long as that lives. Thread-safe, but for
 // what says that it is the driver's (see Progress).
 class PeerLink final : public FrameSender, public ConnectionGroup {
  public:
-  PeerLink(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink);
+  // `used`: over so many of its connections the large messages go that are cut from now on; outlives it.
+  PeerLink(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink, const std::atomic<int>& used);
 
   // A stream has come, as connection `number`, below kMaxSockets. False when that is there already or the rank is lost.
   bool attach(int number, Stream stream, const std::string& host);
@@ -50,7 +51,7 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
   void close(const Status& why);
 
  private:
-  void spread_pieces();
+  void spread_pieces(int used);
   Connection& first() const { return *by_number_[0].load(std::memory_order_acquire); }
   Connection& connection(int number) HVD_EXCLUDES(mutex_);
   template <typename Fn>
@@ -60,6 +61,7 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
   const std::uint64_t epoch_;
   const int epoll_fd_;
   FrameSink& sink_;
+  const std::atomic<int>& used_;
   OutgoingMessages messages_;
   Mutex connecting_;
   Mutex mutex_;

@@ -66,6 +66,23 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = PAT
         time.sleep(0.01)
 
 
+def limit_all(interface: str, gbit: float) -> str:
+    """A command by which all that leaves by the interface shares this rate."""
+    return f"tc qdisc add dev {interface} root tbf rate {gbit}gbit burst 256kb latency 50ms"
+
+
+def limit_streams(interface: str, gbit: float, *, connects: bool) -> str:
+    """Commands by which each TCP connection has this rate there. The host is at the end of all that `connects`: the
+    ports at that end, which its kernel gave, tell connections apart, by 64 rests of them."""
+    port = "sport" if connects else "dport"
+    lines = [f"tc qdisc add dev {interface} root handle 1: htb default 1"]
+    for rest in range(64):
+        flow = f"1:{rest + 1:x}"
+        lines.append(f"tc class add dev {interface} parent 1: classid {flow} htb rate {gbit}gbit burst 64kb quantum 60000")
+        lines.append(f"tc filter add dev {interface} parent 1: u32 match ip {port} {rest} 0x3f flowid {flow}")
+    return "; ".join(lines)
+
+
 def make_key(path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)], check=True)
 
@@ -367,6 +384,17 @@ class Network:
             yield
         finally:
             host.shell(f"ip link set {host.interface} up")
+
+    @contextlib.contextmanager
+    def slow(self, limits: dict[Host, str]) -> Iterator[None]:
+        """What these hosts send on the lan is limited by commands of limit_all() or limit_streams()."""
+        try:
+            for host, limit in limits.items():
+                host.shell(limit)
+            yield
+        finally:
+            for host in limits:
+                host.shell(f"tc qdisc del dev {host.interface} root")
 
     @contextlib.contextmanager
     def unheard(self, host: Host) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -11,7 +12,15 @@ from pathlib import Path
 import pytest
 from hosts_job import HERE, REDUCE, StartOn, assert_nothing_left, wait_ready
 from launcher_job import RunningJob, eventually
-from netns import PATIENCE_S, Host, Network, arguments_and_environments, environment_of
+from netns import (
+    PATIENCE_S,
+    Host,
+    Network,
+    arguments_and_environments,
+    environment_of,
+    limit_all,
+    limit_streams,
+)
 
 LOOPBACK = {"127.0.0.1", "::1"}
 
@@ -57,6 +66,34 @@ def test_large_messages_go_over_as_many_connections_as_are_asked_for(
     wait_ready(job, 2)
     between = [line for line in a.shell("ss -Htn state established").splitlines() if f"{b.address}:" in line]
     assert len(between) == 1 + sockets, between  # one for control messages
+
+
+@pytest.mark.parametrize("bounded", ["each connection", "all together"])
+def test_more_connections_are_used_where_the_network_bounds_each(
+    bounded: str, network: Network, start_on: StartOn
+) -> None:
+    a, b, c = network.hosts.values()
+    limits = {host: limit_all(host.interface, 0.5) for host in (a, b)}
+    if bounded == "each connection":
+        limits = {host: limit_streams(host.interface, 0.2, connects=host is b) for host in (a, b)}  # as rank 1 does
+    with network.slow(limits):
+        verbose = ("-x", "HOROVOD_LOG_LEVEL=info")
+        job = start_on(c, "-np", "2", "-H", "a:1,b:1", *verbose, *REDUCE, "--elements", "1100000")
+
+        def trials() -> list[tuple[int, bool]]:
+            """What a rank says after each: how many connections are used, and whether another number is tried."""
+            pattern = r"\[0\]<stderr>:.* over more or fewer connections used=(\d) .* more_trials=([01])"
+            return [(int(used), more == "1") for used, more in re.findall(pattern, job.err)]
+
+        eventually(lambda: any(not more for _, more in trials()), "the last trial ends", PATIENCE_S * 2)
+        used = trials()[-1][0]
+        between = [line for line in a.shell("ss -Htn state established").splitlines() if f"{b.address}:" in line]
+    if bounded == "each connection":
+        assert used in (4, 8), trials()
+        assert len(between) == 1 + 8, between  # which were tried; one for control messages
+    else:
+        assert used == 1, trials()
+        assert len(between) == 1 + 4, between
 
 
 def test_interfaces_may_have_another_name_on_every_host(network: Network, start_on: StartOn) -> None:

@@ -6,6 +6,7 @@
 
 #include "runtime/base/failpoint.h"
 #include "test/runtime/engine/session_support.h"
+#include "test/support/captured_log.h"
 #include "test/support/job_fixture.h"
 #include "test/support/threads.h"
 
@@ -221,6 +222,35 @@ TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without"
   CHECK(problems.text() == "");
 }
 
+// A number that a network pays for is found in test/e2e/hosts; here 4 connections, and perhaps 8 and 2, are tried.
+TEST_CASE("Results are right while ranks try how many connections are fastest", "[multi][engine]") {
+  const bool flat = GENERATE(true, false);
+#ifdef HVD_SANITIZED
+  if (flat) return;
+#endif
+  JobFixture job(4);
+  Problems problems;
+  const CapturedLog log;
+  job.run(
+      [&](Session& session) {
+        std::vector<float> data;
+        for (int call = 0; call < 3 * 18 + 1; ++call) {
+          data.assign(1U << 20U, static_cast<float>(session.topology().rank + call));
+          problems.expect_ok(wait(session.enqueue(allreduce("sum", data))), "allreduce");
+          const auto right = static_cast<float>(6 + 4 * call);
+          problems.expect(std::count(data.begin(), data.end(), right) == std::ssize(data), "wrong sum");
+        }
+      },
+      [&](config::RuntimeConfig& config) {
+        config.hostname = config.rank % 2 == 0 ? "a" : "b";
+        config.hierarchical_allreduce = !flat;
+        config.log_level = LogLevel::kInfo;
+      });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  CHECK(log.count("more_trials=0") == 4);  // each rank has come to the end
+}
+
 TEST_CASE("Gathers, scatters and broadcasts host by host are right, however ranks are dealt out", "[multi][engine]") {
   const int placement = GENERATE(0, 1, 2);
   const bool shared = GENERATE(true, false);
@@ -349,6 +379,8 @@ TEST_CASE("Options that ranks must agree on are refused on all ranks where they 
        "HOROVOD_HIERARCHICAL_ALLGATHER must be the same on all ranks: rank 0 has unset, rank 2 has 0"},
       {[](config::RuntimeConfig& config) { config.torus_allreduce = true; },
        "HOROVOD_TORUS_ALLREDUCE must be the same on all ranks: rank 0 has 0, rank 2 has 1"},
+      {[](config::RuntimeConfig& config) { config.sockets_per_peer = 4; },
+       "HOROVOD_SOCKETS_PER_PEER must be the same on all ranks: rank 0 has 0, rank 2 has a number"},
       {[](config::RuntimeConfig& config) { config.stall_check_time = Seconds(5); },
        "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 5"},
       {[](config::RuntimeConfig& config) { config.stall_check_disable = true; },

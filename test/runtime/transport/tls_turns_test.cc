@@ -114,7 +114,8 @@ bool is_ready(const Progress& progress) {
 TEST_CASE("A data connection through TLS leaves the rest for its next turn", "[multi][transport][tls]") {
   Refill sink;
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  PeerLink link(1, 1, epoll.get(), sink);
+  const std::atomic<int> used{1};
+  PeerLink link(1, 1, epoll.get(), sink, used);
   sink.ends.fill(sink.frame);
   const bool attached = link.attach(0, std::move(sink.ends.ours), "host");
   REQUIRE(attached);

@@ -44,7 +44,8 @@ struct SlowSink final : FrameSink {
 TEST_CASE("What the peer has received is reported before its end, by whatever thread", "[multi][transport]") {
   SlowSink sink;
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  PeerLink link(1, 1, epoll.get(), sink);
+  const std::atomic<int> used{1};
+  PeerLink link(1, 1, epoll.get(), sink, used);
   int ends[2] = {-1, -1};
   ForkFd ours = ForkFd::make(
       [&] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1; });

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <set>
@@ -66,7 +67,8 @@ struct Sink final : FrameSink {
   int notices = 0;
   int sent = 0;
   Status lost;
-  PeerLink link{1, 1, epoll.get(), *this};
+  std::atomic<int> used{kSockets};
+  PeerLink link{1, 1, epoll.get(), *this, used};
 };
 
 void for_each_frame(ByteSpan stream, const std::function<void(const FrameHeader&, ByteSpan)>& fn) {
@@ -111,6 +113,40 @@ TEST_CASE("The pieces of a large message go over all connections, and its beginn
   }
   CHECK(begins == 1);
   CHECK((again == data));
+}
+
+TEST_CASE("Messages go over as many connections as are used when they are cut", "[multi][transport]") {
+  Sink sink;
+  const Bytes data(8U << 20U);
+  const auto send_over = [&](int used) {
+    sink.used = used;
+    const int sent = sink.sent;
+    sink.link.queue_message({.id = 7, .to = 1, .slot = 3, .data = data.data(), .size = data.size(), .receive = 5}, 1);
+    sink.link.flush();
+    std::vector<Bytes> streams(kSockets);
+    const auto read_all = [&] {
+      for (int n = 0; n < kSockets; ++n) sink.read_all(n, streams[static_cast<std::size_t>(n)]);
+    };
+    while (sink.sent == sent) {
+      read_all();
+      sink.drive();
+    }
+    read_all();
+    std::size_t bytes = 0;
+    std::set<int> carriers;
+    for (int number = 0; number < kSockets; ++number) {
+      for_each_frame(streams[static_cast<std::size_t>(number)], [&](const FrameHeader& header, ByteSpan payload) {
+        if (header.type == FrameType::kData) carriers.insert(number);
+        bytes += payload.size();
+      });
+    }
+    CHECK(bytes == data.size());
+    return carriers;
+  };
+  CHECK(send_over(3) == std::set{0, 1, 2});
+  CHECK(send_over(2) == std::set{0, 1});
+  CHECK(send_over(1) == std::set{0});
+  CHECK(send_over(8) == std::set{0, 1, 2});  // all that are there
 }
 
 TEST_CASE("Messages of one piece go in halves over several connections, one after the other", "[multi][transport]") {
