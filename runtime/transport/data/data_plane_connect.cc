@@ -36,7 +36,7 @@ class FirstError {
 
 }  // namespace
 
-int DataPlane::connections_for(std::size_t bytes) const { 
+int DataPlane::connections_for(std::size_t bytes) const {
   return bytes < kManyConnectionsFrom ? 1 : sockets_.load(std::memory_order_relaxed);
 }
 
