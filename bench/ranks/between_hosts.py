@@ -14,7 +14,7 @@ them in a row, then in turns. Needs what the tests with several hosts need (test
 --algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on such a wire,
 as multiples of the first one's time.
 --connections: several connections for a pair of ranks (HOROVOD_SOCKETS_PER_PEER), a job for each number, three times in
-turns, ranks in a row; 0: after as many calls as the job needs to find the number. --stream-gbit limits each connection
+turns, ranks in a row, each after so many allreduces as the job needs for 0, to find the number. --stream-gbit limits each connection
 instead of all together.
 --first-alltoall: what the first alltoall of a job takes, which makes the connections, and the second, until the slowest
 rank has it: among hosts of one rank on such a wire.
@@ -59,6 +59,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--first-alltoall", action="store_true", help="measure this instead")
     parser.add_argument("--delay-ms", type=float, default=2.5, help="of the wire, one way")
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts")
+    parser.add_argument("--settle", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -84,9 +85,8 @@ def rank(options: argparse.Namespace) -> None:
         "allgather": lambda: hvd.allgather(part, name="allgather"),
         "broadcast": lambda: hvd.broadcast_(whole, root_rank=0, name="broadcast"),
     }
-    if os.environ.get("HOROVOD_SOCKETS_PER_PEER") == "0":
-        for _ in range(TRIAL_CALLS):
-            operations["allreduce"]()
+    for _ in range(options.settle):
+        operations["allreduce"]()
     medians = {}
     for name, operation in operations.items():
         times = []
@@ -166,7 +166,8 @@ ALGORITHMS = {  # and from 8 KiB to what, by doubling
 def compare_connections(options: argparse.Namespace, dealt: list) -> None:  # type: ignore[type-arg]
     for _ in range(3):
         for number in options.connections.split(","):
-            said = one_job(dealt, collectives(options), {"HOROVOD_SOCKETS_PER_PEER": number})
+            settled = [*collectives(options), "--settle", str(TRIAL_CALLS)]
+            said = one_job(dealt, settled, {"HOROVOD_SOCKETS_PER_PEER": number})
             print(f"{number} connections, load {os.getloadavg()[0]:.1f}: {said}", flush=True)
 
 
