@@ -14,8 +14,8 @@ them in a row, then in turns. Needs what the tests with several hosts need (test
 --algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on such a wire,
 as multiples of the first one's time.
 --connections: several connections for a pair of ranks (HOROVOD_SOCKETS_PER_PEER), a job for each number, three times in
-turns, ranks in a row, each after so many allreduces as the job needs for 0, to find the number. --stream-gbit limits each connection
-instead of all together.
+turns, ranks in a row, each after as many allreduces as those of 0 need to find the number. --stream-gbit limits each
+connection instead of all together.
 --first-alltoall: what the first alltoall of a job takes, which makes the connections, and the second, until the slowest
 rank has it: among hosts of one rank on such a wire.
 """
