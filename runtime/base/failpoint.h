@@ -66,8 +66,8 @@ inline constexpr auto kTable = std::to_array<Row>({
     {"hello.send", Kind::kReturn}, {"hello.receive", Kind::kIo}, {"hello.answer", Kind::kPlace}, {"hello.done", Kind::kPlace},
     {"control.parent", Kind::kReturn}, {"control.children", Kind::kReturn}, {"control.send", Kind::kIo},
     {"control.receive", Kind::kIo}, {"control.goodbye", Kind::kPlace},
-    {"data.connect", Kind::kReturn}, {"data.accept", Kind::kPlace}, {"data.context", Kind::kReturn},
-    {"data.send", Kind::kIo}, {"data.receive", Kind::kIo}, {"tls.send", Kind::kIo}, {"tls.receive", Kind::kIo},
+    {"data.connect", Kind::kReturn}, {"data.connect_more", Kind::kReturn}, {"data.accept", Kind::kPlace},
+    {"data.context", Kind::kReturn}, {"data.send", Kind::kIo}, {"data.receive", Kind::kIo}, {"tls.send", Kind::kIo}, {"tls.receive", Kind::kIo},
     // Negotiation and execution.
     {"engine.submit", Kind::kPlace}, {"engine.report", Kind::kPlace}, {"engine.gather", Kind::kPlace},
     {"engine.decide", Kind::kPlace}, {"engine.deliver", Kind::kPlace}, {"engine.lost", Kind::kPlace},

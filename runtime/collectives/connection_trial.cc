@@ -41,7 +41,7 @@ bool ConnectionTrial::uses_other() const {
   return (measured % 2 == 1) == (measured < kMeasured / 2);
 }
 
-int ConnectionTrial::connections() const { return !is_over() && uses_other() ? other_ : best_; }
+int ConnectionTrial::to_try() const { return !is_over() && uses_other() ? other_ : best_; }
 
 void ConnectionTrial::add(double seconds_per_byte) {
   if (calls_ >= kUnmeasured) times_[uses_other() ? 1 : 0].push_back(seconds_per_byte);
@@ -56,8 +56,8 @@ void ConnectionTrial::compare_with(int other) {
   for (auto& times : times_) times.clear();
 }
 
-void ConnectionTrial::decide(const std::array<double, 2>& sums) {
-  const double ratio = sums[1] / sums[0];
+void ConnectionTrial::decide(const std::array<double, 2>& times) {
+  const double ratio = times[1] / times[0];
   const bool is_better = ratio < (other_ > best_ ? kClearlyFaster : kAsFast);
   const int tried = other_;
   if (is_better) best_ = tried;
@@ -65,10 +65,10 @@ void ConnectionTrial::decide(const std::array<double, 2>& sums) {
   compare_with(tried == 8 && !is_better ? 2 : 0);
 }
 
-TrialBackend::TrialBackend(std::unique_ptr<CollectiveBackend> inner, CollectiveBackend& adder, int members,
+TrialBackend::TrialBackend(std::unique_ptr<CollectiveBackend> inner, CollectiveBackend& agreer, int members,
                            UseConnections use)
     : inner_(std::move(inner)),
-      adder_(adder),
+      agreer_(agreer),
       smallest_(std::max(kSmallest, kSmallestForEach * static_cast<std::uint64_t>(members))),
       use_(std::move(use)) {}
 
@@ -83,27 +83,30 @@ void TrialBackend::start(const CollectiveCall& call, Completion done) {
 }
 
 Status TrialBackend::try_with(const CollectiveCall& call) {
-  use_(trial_.connections());
+  use_(trial_.to_try());
   const TimePoint begin = SteadyClock::now();
-  HVD_RETURN_IF_ERROR(run(*inner_, call));
+  Status end = run(*inner_, call);
   const std::chrono::duration<double> took = SteadyClock::now() - begin;
-  trial_.add(took.count() / (static_cast<double>(call.count) * static_cast<double>(element_size(call.dtype))));
-  return trial_.is_due() ? agree() : Status::ok();
+  if (end.is_ok()) {
+    trial_.add(took.count() / (static_cast<double>(call.count) * static_cast<double>(element_size(call.dtype))));
+    if (trial_.is_due()) end = agree();
+  }
+  use_(trial_.best());  // for what is not tried
+  return end;
 }
 
-// A member may have waited for another one in its calls, so each has times of its own.
+// A member's time has in it how long it waited for those that began later. The least is that of the last one.
 Status TrialBackend::agree() {
-  std::array<double, 2> sums = trial_.medians();
+  std::array<double, 2> times = trial_.medians();
   CollectiveCall call;
   call.dtype = DataType::kFloat64;
-  call.output = sums.data();
-  call.count = static_cast<std::int64_t>(sums.size());
-  HVD_RETURN_IF_ERROR(run(adder_, call));
-  trial_.decide(sums);
-  use_(trial_.connections());
-  HVD_LOG(kInfo, "large messages have been tried over more or fewer connections",
-          log_field("used", trial_.connections()), log_field("other_took_times_as_long", sums[1] / sums[0]),
-          log_field("more_trials", !trial_.is_over()));
+  call.reduce_op = ReduceOp::kMin;
+  call.output = times.data();
+  call.count = static_cast<std::int64_t>(times.size());
+  HVD_RETURN_IF_ERROR(run(agreer_, call));
+  trial_.decide(times);
+  HVD_LOG(kInfo, "large messages have been tried over more or fewer connections", log_field("used", trial_.best()),
+          log_field("other_took_times_as_long", times[1] / times[0]), log_field("more_trials", !trial_.is_over()));
   return Status::ok();
 }
 

@@ -23,16 +23,17 @@ class ConnectionTrial {
   static constexpr int kUnmeasured = 2;
   static constexpr int kMeasured = 16;  // of both numbers together
 
-  // For the next call.
-  int connections() const;
+  // For the next call, and for all that is not tried.
+  int to_try() const;
+  int best() const { return best_; }
   // The call took so long.
   void add(double seconds_per_byte);
   // A comparison has all its calls: decide() is next.
   bool is_due() const { return calls_ == kUnmeasured + kMeasured; }
   // What a byte took: the medians of the number in use and of the other one. Requires: is_due().
   std::array<double, 2> medians() const;
-  // By the members' medians, added up.
-  void decide(const std::array<double, 2>& sums);
+  // By what the members have agreed on.
+  void decide(const std::array<double, 2>& times);
   bool is_over() const { return other_ == 0; }
 
  private:
@@ -46,15 +47,15 @@ class ConnectionTrial {
 };
 
 // A backend whose calls run between hosts, and that completes them inside start(), with a trial on its large
-// allreduces. After each comparison the members add up what they have measured, by a call of `adder`. Life, threads and
-// failures: as of `inner`, which it owns.
+// allreduces. After each comparison the members agree on what they have measured, by a call of `agreer`. Life, threads
+// and failures: as of `inner`, which it owns.
 class TrialBackend final : public CollectiveBackend {
  public:
   // Sets the number of connections that large messages of this rank use from now on.
   using UseConnections = std::function<void(int)>;
 
-  // `adder`: `inner`, or another backend of the same list. `members`: of the set.
-  TrialBackend(std::unique_ptr<CollectiveBackend> inner, CollectiveBackend& adder, int members, UseConnections use);
+  // `agreer`: `inner`, or another backend of the same list. `members`: of the set.
+  TrialBackend(std::unique_ptr<CollectiveBackend> inner, CollectiveBackend& agreer, int members, UseConnections use);
 
   std::string_view name() const override { return inner_->name(); }
   std::string why_not(const CallTraits& call) const override { return inner_->why_not(call); }
@@ -74,7 +75,7 @@ class TrialBackend final : public CollectiveBackend {
   Status agree();
 
   const std::unique_ptr<CollectiveBackend> inner_;
-  CollectiveBackend& adder_;
+  CollectiveBackend& agreer_;
   const std::uint64_t smallest_;  // bytes of an allreduce
   const UseConnections use_;
   ConnectionTrial trial_;  // for the thread that starts calls

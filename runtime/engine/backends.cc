@@ -161,13 +161,13 @@ void add_host_backends(Backends& backends, const config::RuntimeConfig& config, 
                        std::unique_ptr<collectives::HierarchicalBackend> hierarchical, transport::Fabric& fabric) {
   auto flat = std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                          gloo_options(config, set, membership.hosts()));
-  collectives::GlooBackend* const adder = flat.get();
+  collectives::GlooBackend* const agreer = flat.get();
   const bool is_flat = !hierarchical->why_not({.bytes = kHierarchicalBytes}).empty();
   backends.push_back(std::move(hierarchical));
   backends.push_back(std::move(flat));
   if (config.sockets_per_peer != 0 || set.id != kGlobalProcessSet || membership.hosts().hosts() == 1) return;
   auto& tries = is_flat ? backends.back() : *(backends.end() - 2);
-  tries = std::make_unique<collectives::TrialBackend>(std::move(tries), *adder, set.size(),
+  tries = std::make_unique<collectives::TrialBackend>(std::move(tries), *agreer, set.size(),
                                                       [&fabric](int number) { fabric.use_sockets(number); });
 }
 

@@ -21,6 +21,12 @@ void DataPlane::open(std::uint64_t epoch, const crypto::Secret& data_key, bool t
   session_.emplace(Session{epoch, data_key, tls, rows});
 }
 
+void DataPlane::use_sockets(int number) {
+  may_do_without_.store(true, std::memory_order_relaxed);
+  sockets_.store(number, std::memory_order_relaxed);
+  used_.store(number, std::memory_order_relaxed);
+}
+
 Status DataPlane::usable() const {
   if (generation_ != fork_generation()) {
     return Status::aborted(
@@ -54,7 +60,7 @@ PeerLink& DataPlane::link(int peer) {
   if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
   const MutexLock lock(links_mutex_);
   if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
-  owned_links_.push_back(std::make_unique<PeerLink>(peer, session_->epoch, progress_.epoll_fd(), *this, sockets_));
+  owned_links_.push_back(std::make_unique<PeerLink>(peer, session_->epoch, progress_.epoll_fd(), *this, used_));
   entry.store(owned_links_.back().get(), std::memory_order_release);
   return *owned_links_.back();
 }

@@ -65,8 +65,8 @@ class DataPlane final : public FrameSink, public IoHandler {
   static constexpr std::size_t kConnectsAtOnce = 16;
   Status ensure_connected(std::span<const ExpectedMessage> messages);
   PeerLink& link(int peer) HVD_EXCLUDES(links_mutex_);
-  // Connections of one pair that large messages use from now on, 1..kMaxSockets; those that a pair has stay open.
-  void use_sockets(int number) { sockets_.store(number, std::memory_order_relaxed); }
+  // As of Fabric. One that cannot be made, or would be too many, is not there then, which is no error.
+  void use_sockets(int number);
 
   // FrameSink, IoHandler: the driver's calls.
   Status on_eager(int from, const FrameHeader& header, ByteSpan payload) override;
@@ -86,8 +86,8 @@ class DataPlane final : public FrameSink, public IoHandler {
     bool tls;
     RowSource& rows;
   };
-  // How many connections of ours a message of so many bytes lacks.
-  int connections_for(std::size_t bytes) const;
+  // How many connections to the peer a message of so many bytes wants.
+  int connections_for(const PeerLink& link, std::size_t bytes) const;
   bool lacks_connection(const ExpectedMessage& message);
   // How long, and by whom.
   struct Attempt {
@@ -96,6 +96,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   };
   Status ensure_connected(const ExpectedMessage& message, const Attempt& attempt);
   Status connect(int to, PeerLink& link, int wanted, const Attempt& attempt);
+  Status connect_once(const AddressRow& row, int to, PeerLink& link, const Attempt& attempt);
   // The rank is lost to all who wait for it.
   Status lose(int peer, const Status& why);
   Result<Bytes> row_of(int rank, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
@@ -114,7 +115,10 @@ class DataPlane final : public FrameSink, public IoHandler {
   const int generation_;
   const HostIdentity self_;
   const Millis connect_timeout_;
-  std::atomic<int> sockets_;
+  std::atomic<int> sockets_;                 // to make for a pair
+  std::atomic<int> used_{kMaxSockets};       // of those that a pair has
+  std::atomic<bool> may_do_without_{false};  // more than one for a pair
+  std::atomic<int> widened_{0};              // pairs that this rank has, or has tried to give, more than one
   Cancel cancel_;
   Connector connector_;
   Progress progress_;

@@ -1,6 +1,9 @@
 // How the DataPlane gets its connections: to ranks below this one, one for each pair or several, when a message first
 // needs them.
+#include <algorithm>
+
 #include "runtime/base/failpoint.h"
+#include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "runtime/transport/data/data_plane.h"
 
@@ -9,6 +12,11 @@ namespace {
 
 // Of a message; the segments of a ring are of up to 256 KiB.
 constexpr std::size_t kManyConnectionsFrom = 64U << 10U;
+
+// A rank's own numbers of connections, where it may do without: a ring has one next rank and a doubling allreduce a
+// dozen, but the ranks of an alltoall would have several to all others, and no more files could be opened.
+constexpr int kMostWidened = 16;
+constexpr Millis kPatienceForMore{5000};
 
 // Of things that are done at the same time; it ends the others. Thread-safe.
 class FirstError {
@@ -36,12 +44,15 @@ class FirstError {
 
 }  // namespace
 
-int DataPlane::connections_for(std::size_t bytes) const {
-  return bytes < kManyConnectionsFrom ? 1 : sockets_.load(std::memory_order_relaxed);
+int DataPlane::connections_for(const PeerLink& link, std::size_t bytes) const {
+  if (bytes < kManyConnectionsFrom) return 1;
+  return std::min(sockets_.load(std::memory_order_relaxed), link.most());
 }
 
 bool DataPlane::lacks_connection(const ExpectedMessage& message) {
-  return message.peer < rank_ && link(message.peer).count() < connections_for(message.bytes);
+  if (message.peer >= rank_) return false;
+  const PeerLink& target = link(message.peer);
+  return target.count() < connections_for(target, message.bytes);
 }
 
 Status DataPlane::ensure_connected(int to, std::size_t bytes) {
@@ -51,7 +62,7 @@ Status DataPlane::ensure_connected(int to, std::size_t bytes) {
 Status DataPlane::ensure_connected(const ExpectedMessage& message, const Attempt& attempt) {
   if (!lacks_connection(message)) return Status::ok();
   PeerLink& target = link(message.peer);
-  const int wanted = connections_for(message.bytes);
+  const int wanted = connections_for(target, message.bytes);
   const MutexLock lock(target.connecting());
   if (target.count() >= wanted) return Status::ok();
   HVD_RETURN_IF_ERROR(target.lost());
@@ -91,20 +102,41 @@ Status DataPlane::connect(int to, PeerLink& target, int wanted, const Attempt& a
   HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, attempt.deadline));
   auto row = AddressRow::decode(encoded);
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
+  while (target.count() < wanted) {
+    const int had = target.count();
+    if (had == 0 || !may_do_without_.load(std::memory_order_relaxed)) {
+      HVD_RETURN_IF_ERROR(connect_once(row.value(), to, target, attempt));
+      continue;
+    }
+    Status more = Status::precondition("this rank has several to " + std::to_string(kMostWidened) + " others");
+    if (had > 1 || widened_.fetch_add(1) < kMostWidened) {
+      const Deadline soon = Deadline::at(std::min(attempt.deadline.when(), Deadline::after(kPatienceForMore).when()));
+      more = connect_once(row.value(), to, target, {attempt.connector, soon});
+    }
+    if (more.is_ok()) continue;
+    if (!usable().is_ok() || !target.lost().is_ok()) return more;
+    target.stay_at(had);
+    HVD_LOG(kInfo, "no more connections to a rank", log_field("rank", to), log_field("has", had),
+            log_field("because", more.message()));
+    break;
+  }
+  return Status::ok();
+}
+
+Status DataPlane::connect_once(const AddressRow& row, int to, PeerLink& target, const Attempt& attempt) {
   Hello hello;
   hello.kind = ConnectionKind::kData;
   hello.tls = session_->tls;
   hello.from_rank = rank_;
   hello.to_rank = to;
+  hello.number = target.count();
   hello.epoch = session_->epoch;
   hello.host_name = self_.host_name;
-  while (target.count() < wanted) {
-    hello.number = target.count();
-    auto stream = attempt.connector.connect(row.value(), hello, session_->key, attempt.deadline);
-    if (!stream.is_ok()) return stream.status().annotate("data connection");
-    if (!target.attach(hello.number, std::move(stream).value(), row.value().host.host_name)) return target.lost();
-  }
-  return Status::ok();
+  if (hello.number > 0) HVD_FAILPOINT_RETURN("data.connect_more");
+  auto stream = attempt.connector.connect(row, hello, session_->key, attempt.deadline);
+  if (!stream.is_ok()) return stream.status().annotate("data connection");
+  const bool attached = target.attach(hello.number, std::move(stream).value(), row.host.host_name);
+  return attached ? Status::ok() : target.lost();
 }
 
 // Every request brings as many rows as all before it together, of the next lower ranks, to which an alltoall connects

@@ -25,6 +25,9 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
   bool attach(int number, Stream stream, const std::string& host);
   // How many have come.
   int count() const { return count_.load(std::memory_order_acquire); }
+  // How many there may be: all, or as many as there were when no more could be made.
+  int most() const { return most_.load(std::memory_order_relaxed); }
+  void stay_at(int number) { most_.store(number, std::memory_order_relaxed); }
   // Held by who connects.
   Mutex& connecting() { return connecting_; }
 
@@ -68,6 +71,7 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
   std::vector<std::unique_ptr<Connection>> owned_ HVD_GUARDED_BY(mutex_);
   std::array<std::atomic<Connection*>, kMaxSockets> by_number_{};  // null until it is used
   std::atomic<int> count_{0};
+  std::atomic<int> most_{kMaxSockets};
   // Driver only: the first that has ended while others had not.
   std::optional<Status> end_;
   TimePoint end_since_{};

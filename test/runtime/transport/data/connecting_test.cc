@@ -134,4 +134,42 @@ TEST_CASE("A rank without other threads connects to all, one after another", "[m
   CHECK(failpoint::passages("thread.start") > before);
   REQUIRE(failpoint::arm("").is_ok());
 }
+
+TEST_CASE("More connections that cannot be made are done without where their number is tried, else an error",
+          "[multi][transport]") {
+  const bool is_tried = GENERATE(true, false);
+  transport::FabricOptions options;
+  options.sockets = is_tried ? 1 : 4;
+  Connecting ranks(3, options);
+  for (int rank = 0; rank < ranks.last; ++rank) ranks.open(rank);
+  if (is_tried) ranks.at(ranks.last).use_sockets(4);
+  for (ExpectedMessage& message : ranks.messages) message.bytes = 1U << 20U;
+  const auto before = failpoint::passages("data.connect_more");
+  REQUIRE(failpoint::arm("data.connect_more=ECONNREFUSED@2+").is_ok());
+  const std::string end = ranks.connect().get().to_string();
+  CHECK(failpoint::passages("data.connect_more") > before + 1);
+  REQUIRE(failpoint::arm("").is_ok());
+  if (!is_tried) {
+    CHECK_THAT(end, Catch::Contains("refused"));
+    return;
+  }
+  CHECK(end == "ok");
+  // Not tried again, so that no message waits for it.
+  const auto tried = failpoint::passages("data.connect_more");
+  CHECK(ranks.connect().get().to_string() == "ok");
+  CHECK(failpoint::passages("data.connect_more") == tried);
+  for (int rank = 0; rank < ranks.last; ++rank) ranks.send_from(rank);
+}
+
+TEST_CASE("A rank that may do without has several connections to a few others only", "[multi][transport]") {
+  Connecting ranks(20);
+  for (int rank = 0; rank < ranks.last; ++rank) ranks.open(rank);
+  ranks.at(ranks.last).use_sockets(4);
+  for (ExpectedMessage& message : ranks.messages) message.bytes = 1U << 20U;
+  const auto before = failpoint::passages("data.connect_more");
+  REQUIRE(failpoint::arm("data.connect_more=ECONNREFUSED@1000+").is_ok());  // it counts what it is armed for
+  CHECK(ranks.connect().get().to_string() == "ok");
+  CHECK(failpoint::passages("data.connect_more") == before + 16 * 3);
+  REQUIRE(failpoint::arm("").is_ok());
+}
 #endif
