@@ -94,8 +94,8 @@ class Fabric {
   // timeout of each. Without it each is made, and waited for, when its first message is posted.
   virtual Status connect_data(std::span<const ExpectedMessage> messages) = 0;
   // In place of FabricOptions::sockets from now on: the connections for each pair of ranks over which this rank sends,
-  // and that it makes. Those that are there stay. Where one cannot be made soon, or this rank has several to many others
-  // already, the pair has fewer. Thread-safe.
+  // and that it makes. Those that are there stay. Where one cannot be made soon, or this rank has several to many
+  // others already, the pair has fewer. Thread-safe.
   virtual void use_sockets(int number) = 0;
 
   // Of a context that make_context() gave; nothing waits in one that is gone.
