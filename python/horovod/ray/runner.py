@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import ray
+from ray.exceptions import RayTaskError
 from ray.util.client import ray as client
 
 from horovod.ray._arguments import check_arguments
@@ -42,20 +43,31 @@ class _InCluster:
         self._actor: Any = ray.remote(kind).options(num_cpus=0).remote(*arguments)
 
     def start(self, *arguments: Any) -> None:
-        ray.get(self._actor.start.remote(*arguments))
+        self._get("start", *arguments)
 
     def run(self, *arguments: Any) -> list[Any]:
-        return list(ray.get(self._actor.run.remote(*arguments)))
+        return list(self._get("run", *arguments))
 
     def run_remote(self, *arguments: Any) -> list[Any]:
-        return list(ray.get(self._actor.run_remote.remote(*arguments)))
+        return list(self._get("run_remote", *arguments))
 
     def run_single(self, *arguments: Any) -> Any:
-        return ray.get(self._actor.run_single.remote(*arguments))
+        return self._get("run_single", *arguments)
 
     def shutdown(self) -> None:
-        ray.get(self._actor.shutdown.remote())
-        ray.kill(self._actor)
+        try:
+            self._get("shutdown")
+        finally:
+            ray.kill(self._actor)
+
+    def _get(self, method: str, *arguments: Any) -> Any:
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments))
+        except RayTaskError as error:
+            # What the adapter has raised, not that it was an actor that did.
+            if isinstance(error.cause, Exception):
+                raise error.cause from None
+            raise
 
 
 class RayExecutor:
