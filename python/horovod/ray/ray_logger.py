@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import pickle
+import socket
 import warnings
 from typing import Any, Protocol
+
+import cloudpickle
 
 from horovod import _env
 
 __all__ = ["configure", "log"]
+
+# Where a rank of an elastic job, which is no worker of Ray, finds the actor that its agent runs in.
+SOCKET_VARIABLE = "HVD_RAY_LOG"
 
 
 class Sink(Protocol):
     """Takes what is logged: a queue of Ray, for one."""
 
     def put(self, item: Any) -> None: ...
+
+
+class _SocketSink:
+    """Gives what is logged to the actor on this node, and waits until it has it."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(path)
+
+    def put(self, item: Any) -> None:
+        self._connection.sendall(cloudpickle.dumps(item, protocol=pickle.HIGHEST_PROTOCOL))
+        self._connection.recv(1)
 
 
 class _Logger:
@@ -28,9 +47,13 @@ class _Logger:
         self._has_warned = False
 
     def log(self, info_dict: dict[str, Any]) -> None:
+        if _env.get("HOROVOD_RANK") not in (None, "0"):
+            return
+        if self._sink is None and (path := _env.get(SOCKET_VARIABLE)):
+            self._sink = _SocketSink(path)
         if self._sink is not None:
             self._sink.put(info_dict)
-        elif not self._has_warned and _env.get("HOROVOD_RANK") in (None, "0"):
+        elif not self._has_warned:
             self._has_warned = True
             warnings.warn(
                 "horovod.ray.ray_logger.log(): nobody listens here. Give run() or execute() callbacks, which hear of "
