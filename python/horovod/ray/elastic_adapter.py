@@ -20,6 +20,8 @@ from horovod.ray.settings import MiniSettings
 
 __all__ = ["ElasticAdapter", "ElasticParams"]
 
+_MORE_S = 10  # than an agent may take, so that what is said of that comes first
+
 
 @dataclass(frozen=True)
 class ElasticParams:
@@ -103,7 +105,7 @@ class ElasticAdapter:
             "--max-np": params.max_workers,
             "--reset-limit": params.reset_limit,
             "--elastic-timeout": params.elastic_timeout,
-            "--start-timeout": int(self._seconds_to_start()),
+            "--start-timeout": int(self._seconds_to_start()) + _MORE_S,
             "--hostfile": folder / "hosts",
             "--env-file": variables,
             "--network-interfaces": ",".join(self._settings.nics or ()) or None,

@@ -17,13 +17,40 @@ collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else 
 WAIT_S = 30
 
 
+def by_value(module: str) -> None:
+    """Functions of this module travel by value: workers cannot import it."""
+    import cloudpickle
+    import ray
+
+    for pickle in (cloudpickle, ray.cloudpickle):
+        pickle.register_pickle_by_value(sys.modules[module])
+
+
+@pytest.fixture(scope="module")
+def make_nodes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Adds nodes to a Ray that has one, without processors: make_nodes(2, num_cpus=1) returns them."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    by_value(request.module.__name__)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    ray.init(address=cluster.address, log_to_driver=False)
+
+    def make(number: int, **arguments: Any) -> list[Any]:
+        return [cluster.add_node(**arguments) for _ in range(number)]
+
+    make.remove = cluster.remove_node  # type: ignore[attr-defined]
+    yield make
+    ray.shutdown()
+    cluster.shutdown()
+
+
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     """A Ray of one node with four processors and two GPUs that nobody looks for."""
     import ray
 
-    # Workers cannot import this module: its functions travel by value.
-    ray.cloudpickle.register_pickle_by_value(sys.modules[request.module.__name__])
+    by_value(request.module.__name__)
     ray.init("local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()

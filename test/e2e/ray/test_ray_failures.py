@@ -19,12 +19,15 @@ SOON_S = 30
 
 
 def reduced() -> float:
-    import torch
+    import numpy as np
 
-    import horovod.torch as hvd
+    from horovod._common import session
+    from horovod._common.arrays import ArrayCollectives
 
-    hvd.init()
-    return float(hvd.allreduce(torch.ones(1), op=hvd.Sum))
+    session.init()
+    total = np.ones(1)
+    ArrayCollectives("test").allreduce_([total], ["total"], session.Sum)
+    return float(total[0])
 
 
 @pytest.fixture
@@ -36,14 +39,12 @@ def executor(make_executor: Any) -> Any:
 
 def test_what_a_rank_raises_is_raised_while_others_wait_for_it(executor: Any) -> None:
     def train() -> None:
-        import torch
-
-        import horovod.torch as hvd
+        from horovod._common import session as hvd
 
         hvd.init()
         if hvd.rank() == 1:
             raise FileNotFoundError(2, "no such data", "train.csv")
-        hvd.allreduce(torch.ones(1))
+        reduced()
 
     start = time.monotonic()
     with pytest.raises(FileNotFoundError, match=r"no such data: 'train\.csv'") as caught:
@@ -56,16 +57,14 @@ def test_what_a_rank_raises_is_raised_while_others_wait_for_it(executor: Any) ->
 
 def test_the_other_ranks_say_who_raised(executor: Any) -> None:
     def train() -> str:
-        import torch
-
-        import horovod.torch as hvd
+        from horovod._common import session as hvd
         from horovod.common.exceptions import HorovodInternalError
 
         hvd.init()
         if hvd.rank() == 0:
             raise ArithmeticError("no loss")
         try:
-            hvd.allreduce(torch.ones(1))
+            reduced()
         except HorovodInternalError as error:
             return str(error)
         return "nothing"
@@ -78,14 +77,12 @@ def test_the_other_ranks_say_who_raised(executor: Any) -> None:
 
 def test_a_killed_rank_is_named_with_its_node(executor: Any, eventually: Any) -> None:
     def train() -> None:
-        import torch
-
-        import horovod.torch as hvd
+        from horovod._common import session as hvd
 
         hvd.init()
         if hvd.rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        hvd.allreduce(torch.ones(1))
+        reduced()
 
     node = ray.get_runtime_context().get_node_id()
     start = time.monotonic()

@@ -1,0 +1,182 @@
+"""Elastic jobs on a cluster whose nodes come and go. The ranks' functions train without a framework."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from horovod.ray import ElasticRayExecutor, RayExecutor, ray_logger
+from horovod.ray.elastic import RayHostDiscovery
+from horovod.ray.elastic_v2 import RayHostDiscovery as RayHostDiscovery2
+from jobs import ROOT
+
+# worker_support has a broadcast without a framework; ranks look for modules where this process does.
+sys.path.append(str(ROOT / "test" / "e2e" / "elastic"))
+
+BATCHES = 5
+
+
+@pytest.fixture
+def nodes(make_nodes: Any) -> Any:
+    """Two nodes with a processor each."""
+    made = make_nodes(2, num_cpus=1)
+    yield made
+    for node in made:
+        make_nodes.remove(node, allow_graceful=True)
+
+
+def train(at_batch: Callable[[Any], None], is_done: Callable[[Any], bool]) -> Any:
+    """A loop that logs the batch and the number of ranks; the result is who this was at the end."""
+    from worker_support import broadcast_object
+
+    from horovod._common.session import init, rank, size
+    from horovod.common.elastic import ObjectState, restart_session, run_fn
+
+    def loop(state: ObjectState) -> None:
+        while not is_done(state):
+            state.batch += 1
+            at_batch(state)
+            ray_logger.log({"batch": state.batch, "size": size()})
+            state.commit()
+
+    init()
+    state = ObjectState(broadcast_object, rank, batch=0)
+    run_fn(loop, restart_session)(state)
+    return rank(), size(), os.environ["HOROVOD_HOSTNAME"], os.getpid()
+
+
+def settings() -> Any:
+    return RayExecutor.create_settings(timeout_s=60)
+
+
+class Counter:
+    """An executable: what each process has made of the class."""
+
+    def __init__(self, goal: int) -> None:
+        self.goal = goal
+
+    def train(self) -> Any:
+        return train(lambda state: None, lambda state: state.batch >= self.goal)
+
+
+def test_a_job_runs_on_all_nodes_and_leaves_nothing(nodes: Any, eventually: Any, tmp_path: Path) -> None:
+    threads = set(threading.enumerate())
+    environment = dict(os.environ)
+    executor = RayExecutor(settings(), min_workers=2)
+    executor.start(executable_cls=Counter, executable_args=[3], extra_env_vars={"FOLDER": tmp_path})
+    results = executor.execute(lambda counter: (*counter.train(), os.environ["FOLDER"]))
+    assert [result[:2] for result in results] == [(0, 2), (1, 2)]
+    assert {result[2] for result in results} == {node.node_id for node in nodes}
+    assert {result[4] for result in results} == {str(tmp_path)}
+    for call in (lambda: executor.run_remote(settings), lambda: executor.execute_single(lambda _: 1)):
+        with pytest.raises(NotImplementedError, match="is for static jobs"):
+            call()
+    executor.shutdown()
+    eventually(lambda: not any(Path(f"/proc/{result[3]}").exists() for result in results))
+    eventually(lambda: ray.available_resources().get("CPU") == 2)
+    assert set(threading.enumerate()) == threads
+    assert dict(os.environ) == environment
+
+
+def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, make_nodes: Any) -> None:
+    def at_batch(state: Any) -> None:
+        from horovod._common.session import rank, size
+
+        if state.batch == 2 and size() == 2 and rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def is_done(state: Any) -> bool:
+        from horovod._common.session import size
+
+        return state.batch >= BATCHES and size() == 2
+
+    def add_node(value: Any) -> None:
+        heard.append(value)
+        if value["size"] == 1 and not added:
+            added.extend(make_nodes(1, num_cpus=1))
+
+    heard: list[Any] = []
+    added: list[Any] = []
+    executor = RayExecutor(settings(), min_workers=1, max_workers=2)
+    executor.start()
+    try:
+        results = executor.run(train, [at_batch, is_done], callbacks=[add_node])
+    finally:
+        for node in added:
+            make_nodes.remove(node, allow_graceful=True)
+    assert [result[:2] for result in results] == [(0, 2), (1, 2)]
+    assert added[0].node_id in {result[2] for result in results}
+    assert {value["size"] for value in heard} == {1, 2}
+
+
+def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any) -> None:
+    def is_done(state: Any) -> bool:
+        from horovod._common.session import size
+
+        return state.batch >= BATCHES and size() == 2
+
+    def lose_node(value: Any) -> None:
+        if value["size"] == 3 and not lost:
+            lost.append(extra)
+            make_nodes.remove(extra, allow_graceful=False)
+
+    lost: list[Any] = []
+    (extra,) = make_nodes(1, num_cpus=1)
+    executor = RayExecutor(settings(), min_workers=2)
+    executor.start()
+    results = executor.run(train, [lambda state: None, is_done], callbacks=[lose_node])
+    assert [result[:2] for result in results] == [(0, 2), (1, 2)]
+    assert {result[2] for result in results} == {node.node_id for node in nodes}
+
+
+def test_a_failure_everywhere_is_raised_with_its_cause(nodes: Any) -> None:
+    def work() -> None:
+        raise LookupError("no data here")
+
+    with pytest.warns(DeprecationWarning, match="min_workers"):
+        executor = ElasticRayExecutor(ElasticRayExecutor.create_settings(min_num_proc=2), env_vars={"ONE": 1})
+    executor.start()
+    with pytest.raises(RuntimeError, match=r"raised LookupError: no data here\nProcess name: \d\nExit code: 1") as caught:
+        executor.run(work)
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert executor.run(lambda: os.environ["ONE"]) == ["1", "1"]
+
+
+def test_too_few_nodes_are_named_in_time(nodes: Any) -> None:
+    executor = RayExecutor(settings(), min_workers=3, elastic_timeout=1)
+    executor.start()
+    with pytest.raises(TimeoutError, match=r"3 ranks of CPU: 1 each .* for 1 s the cluster had room for 2"):
+        executor.run(lambda: None)
+
+
+def test_a_node_without_room_is_named(nodes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    @ray.remote(num_cpus=1)
+    class Other:
+        def node(self) -> str:
+            return str(ray.get_runtime_context().get_node_id())
+
+    other = Other.remote()
+    taken = ray.get(other.node.remote())
+    executor = RayExecutor(
+        RayExecutor.create_settings(timeout_s=2, placement_group_timeout_s=3), min_workers=2, elastic_timeout=10
+    )
+    executor.start()
+    with pytest.raises(RuntimeError, match="the job failed"):
+        executor.run(lambda: None)
+    assert f"no room within 5 s for CPU: 1 on node {taken}" in capfd.readouterr().err
+    ray.kill(other)
+
+
+def test_nodes_are_hosts_by_their_address(nodes: Any) -> None:
+    (address,) = {node["NodeManagerAddress"] for node in ray.nodes()}
+    assert RayHostDiscovery().find_available_hosts_and_slots() == {address: 1}
+    assert RayHostDiscovery(cpus_per_slot=2).find_available_hosts_and_slots() == {}
+    assert RayHostDiscovery2(use_gpu=True, cpus_per_worker=1, gpus_per_worker=1).find_available_hosts_and_slots() == {}
