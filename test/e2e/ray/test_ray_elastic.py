@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,13 @@ from jobs import ROOT
 sys.path.append(str(ROOT / "test" / "e2e" / "elastic"))
 
 BATCHES = 5
+WAIT_S = 120
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes(make_nodes: Any) -> Any:
     """Two nodes with a processor each."""
-    made = make_nodes(2, num_cpus=1)
-    yield made
-    for node in made:
-        make_nodes.remove(node, allow_graceful=True)
+    return make_nodes(2, num_cpus=1)
 
 
 def train(at_batch: Callable[[Any], None], is_done: Callable[[Any], bool]) -> Any:
@@ -51,6 +50,25 @@ def train(at_batch: Callable[[Any], None], is_done: Callable[[Any], bool]) -> An
     state = ObjectState(broadcast_object, rank, batch=0)
     run_fn(loop, restart_session)(state)
     return rank(), size(), os.environ["HOROVOD_HOSTNAME"], os.getpid()
+
+
+def run_and_change(executor: Any, arguments: Any, is_time: Callable[[Any], bool], change: Callable[[], Any]) -> Any:
+    """The results of train(*arguments), and what was logged. `change` is called, by the thread that may add nodes, once
+    something is logged for which `is_time`."""
+    heard: list[Any] = []
+    came = threading.Event()
+
+    def hear(value: Any) -> None:
+        heard.append(value["size"])
+        if is_time(value):
+            came.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(executor.run, train, arguments, callbacks=[hear])
+        running.add_done_callback(lambda _: came.set())
+        assert came.wait(WAIT_S)
+        change()
+        return running.result(WAIT_S), heard
 
 
 def settings() -> Any:
@@ -98,23 +116,22 @@ def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, mak
 
         return state.batch >= BATCHES and size() == 2
 
-    def add_node(value: Any) -> None:
-        heard.append(value)
-        if value["size"] == 1 and not added:
-            added.extend(make_nodes(1, num_cpus=1))
-
-    heard: list[Any] = []
     added: list[Any] = []
     executor = RayExecutor(settings(), min_workers=1, max_workers=2)
     executor.start()
     try:
-        results = executor.run(train, [at_batch, is_done], callbacks=[add_node])
+        results, sizes = run_and_change(
+            executor,
+            [at_batch, is_done],
+            lambda value: value["size"] == 1,
+            lambda: added.extend(make_nodes(1, num_cpus=1)),
+        )
     finally:
         for node in added:
             make_nodes.remove(node, allow_graceful=True)
     assert [result[:2] for result in results] == [(0, 2), (1, 2)]
     assert added[0].node_id in {result[2] for result in results}
-    assert {value["size"] for value in heard} == {1, 2}
+    assert set(sizes) == {1, 2}
 
 
 def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any) -> None:
@@ -123,16 +140,15 @@ def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any) -> None:
 
         return state.batch >= BATCHES and size() == 2
 
-    def lose_node(value: Any) -> None:
-        if value["size"] == 3 and not lost:
-            lost.append(extra)
-            make_nodes.remove(extra, allow_graceful=False)
-
-    lost: list[Any] = []
     (extra,) = make_nodes(1, num_cpus=1)
     executor = RayExecutor(settings(), min_workers=2)
     executor.start()
-    results = executor.run(train, [lambda state: None, is_done], callbacks=[lose_node])
+    results, _ = run_and_change(
+        executor,
+        [lambda state: None, is_done],
+        lambda value: value["size"] == 3,
+        lambda: make_nodes.remove(extra, allow_graceful=False),
+    )
     assert [result[:2] for result in results] == [(0, 2), (1, 2)]
     assert {result[2] for result in results} == {node.node_id for node in nodes}
 
