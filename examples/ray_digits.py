@@ -43,7 +43,7 @@ def train(epochs: int, batch_size: int, lr: float) -> tuple[int, int, float]:
     # With the fixed ranks of a static job this calls the function once; in an elastic one it does so after each change.
     @hvd.elastic.run
     def loop(state: Any) -> None:
-        for state.epoch in range(state.epoch, epochs):
+        for state.epoch in range(state.epoch, epochs):  # noqa: B020
             own = slice(hvd.rank(), None, hvd.size())
             rows = len(train_x) // hvd.size()  # the same on all ranks: so is the number of steps
             x, y = train_x[own][:rows], train_y[own][:rows]
@@ -64,7 +64,7 @@ def train(epochs: int, batch_size: int, lr: float) -> tuple[int, int, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--address", help="of the cluster, as ray.init() takes it; default: one that runs here, else a new one")
+    parser.add_argument("--address", help="as ray.init() takes it; default: a cluster that runs here, else a new one")
     parser.add_argument("--workers", type=int, default=2, help="ranks; with --max-workers the fewest")
     parser.add_argument("--max-workers", type=int, help="the most ranks; the job is elastic then")
     parser.add_argument("--epochs", type=int, default=15)

@@ -12,14 +12,7 @@
 
 from __future__ import annotations
 
-try:
-    import ray as _ray
-except ModuleNotFoundError as error:
-    if error.name != "ray":
-        raise
-    raise ImportError("horovod.ray needs Ray, which is not installed here: pip install 'ray[default]'") from error
-del _ray
-
+from horovod.ray import _installed  # noqa: F401  # first: it says what is missing
 from horovod.ray.elastic import ElasticRayExecutor
 from horovod.ray.runner import RayExecutor
 from horovod.ray.worker import BaseHorovodWorker

@@ -21,7 +21,7 @@ def check_gpus(use_gpu: bool, name: str, value: int | None) -> None:
     check_count(name, value)
 
 
-def check_arguments(  # noqa: PLR0913
+def check_arguments(
     *,
     num_workers: Any,
     num_hosts: Any,
@@ -37,7 +37,7 @@ def check_arguments(  # noqa: PLR0913
 ) -> None:
     """ValueError, with the argument and its value, if a RayExecutor cannot be made of these."""
     if max_workers is not None and (min_workers is None or min_workers <= 0):
-        raise ValueError(f"max_workers={max_workers!r} was given with min_workers={min_workers!r}, expected one above 0")
+        raise ValueError(f"max_workers={max_workers!r} was given with min_workers={min_workers!r}, expected above 0")
     if min_workers is not None and num_workers is not None:
         raise ValueError(
             f"both min_workers and num_workers provided ({min_workers!r}, {num_workers!r}): the first is for elastic "

@@ -128,7 +128,8 @@ class AgentRelay:
             started = actor.start.remote(command[1:])  # the first word is our horovodrun, not that node's
             if not ray.wait([started], timeout=self._seconds)[0]:
                 wanted = ", ".join(f"{name}: {amount:g}" for name, amount in place.resources.items())
-                _write(fds[2], f"horovod.ray: no room within {self._seconds:g} s for {wanted} on node {place.node_id}\n".encode())
+                said = f"horovod.ray: no room within {self._seconds:g} s for {wanted} on node {place.node_id}\n"
+                _write(fds[2], said.encode())
                 return _FAILED
             ray.get(started)
             return self._follow(connection, actor, fds)

@@ -156,9 +156,8 @@ class RayExecutor:
                 override_discovery,
             )
 
-    @classmethod
+    @staticmethod
     def create_settings(
-        cls,
         timeout_s: float = 30,
         ssh_identity_file: str | None = None,
         ssh_str: str | None = None,
@@ -277,9 +276,7 @@ class RayExecutor:
 class _Call:
     """fn(*args, **kwargs) as a function of an executable, which it does not use."""
 
-    def __init__(
-        self, fn: Callable[..., Any], args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> None:
         if not callable(fn):
             raise TypeError(f"fn={fn!r}, expected a function")
         self._fn, self._args, self._kwargs = fn, tuple(args or ()), dict(kwargs or {})

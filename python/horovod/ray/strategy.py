@@ -217,8 +217,8 @@ class PGStrategy(BaseStrategy):
             return super()._start_timeout()
         bundles = " ".join(map(_words, self.placement_group.bundle_specs))
         advice = (
-            f"{self.num_workers} x {_words(self._resources)} were asked for in the placement group of the caller, whose "
-            f"bundles are {bundles}. Ask for less, or give use_current_placement_group=False"
+            f"{self.num_workers} x {_words(self._resources)} were asked for in the placement group of the caller, "
+            f"whose bundles are {bundles}. Ask for less, or give use_current_placement_group=False"
         )
         return self.settings.placement_group_timeout_s, advice
 

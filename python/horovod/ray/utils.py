@@ -12,7 +12,9 @@ from horovod.ray.settings import MiniSettings
 __all__ = ["detect_nics", "nics_to_env_var", "map_blocking"]
 
 
-def detect_nics(settings: MiniSettings, all_host_names: Sequence[str] = (), node_workers: Sequence[Any] = ()) -> list[str]:
+def detect_nics(
+    settings: MiniSettings, all_host_names: Sequence[str] = (), node_workers: Sequence[Any] = ()
+) -> list[str]:
     """The network interfaces of the job: those of `settings`, else none, for each connection goes by its route.
 
     `all_host_names` and `node_workers` have no effect: nothing has to be probed.

@@ -18,7 +18,7 @@ PROGRAM = str(Path(__file__).parent / "through_client.py")
 def test_the_drivers_part_runs_in_the_cluster() -> None:
     from ray.util.client.server.server import serve
 
-    server, port = find_port(lambda free: serve("127.0.0.1", free))
+    server, port = find_port(lambda address: serve("127.0.0.1", address[1]))
     try:
         job = run_to_end([sys.executable, PROGRAM, f"ray://127.0.0.1:{port}"], deadline_s=120)
     finally:

@@ -156,7 +156,7 @@ def in_a_group(use_current: bool, workers: int) -> Any:
         use_current_placement_group=use_current,
     )
     executor.start()
-    where = executor.run(lambda: ray.util.get_current_placement_group().id.hex())
+    where = executor.run(lambda: ray.util.get_current_placement_group().id.hex())  # noqa: PLW0108
     there = len(groups())
     executor.shutdown()
     return where, there, len(groups())

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+import pytest
 import ray
 
 from horovod.ray import RayExecutor, ray_logger
@@ -30,18 +31,10 @@ def main() -> None:
     assert heard == [{"base": 4}]
     assert ray.get(executor.run_remote(train, [5])) == [(0, 2, 5), (1, 2, 5)]
     assert executor.execute_single(lambda executable: executable) is None
-    try:
+    with pytest.raises(FileNotFoundError, match=r"no such data: 'train\.csv'"):
         executor.run(train, [-1])
-    except FileNotFoundError as error:
-        assert "no such data: 'train.csv'" in str(error)
-    else:
-        raise AssertionError("nothing was raised")
-    try:
+    with pytest.raises(RuntimeError, match=r"^rank 1 on .* has died: "):
         executor.execute(lambda _: os._exit(3) if os.environ["HOROVOD_RANK"] == "1" else None)
-    except RuntimeError as error:
-        assert str(error).startswith("rank 1 on "), error
-    else:
-        raise AssertionError("nothing was raised")
     executor.shutdown()
     elastic = RayExecutor(RayExecutor.create_settings(timeout_s=120), min_workers=2, max_workers=2)
     elastic.start()
