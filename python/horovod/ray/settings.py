@@ -20,7 +20,7 @@ _START_MESSAGE = (
 
 @dataclass
 class MiniSettings:
-    """The settings of a RayExecutor; see create_settings() for what they mean.
+    """The settings of a RayExecutor; `nics`, `timeout_s` and `placement_group_timeout_s` as for create_settings().
 
     `verbose`, `ssh_port`, `ssh_identity_file` and `key` have no effect: Ray starts the workers, and every job makes a
     secret of its own. `elastic` says whether the number of workers may change.

@@ -84,7 +84,7 @@ class BaseStrategy:
 
     @property
     def num_workers(self) -> int:
-        """The number of workers."""
+        """The number of workers that create_workers() makes."""
         return self._num_workers
 
     def create_workers(self) -> tuple[list[Any], list[Any]]:
