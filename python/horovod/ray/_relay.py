@@ -124,6 +124,9 @@ class AgentRelay:
             )
             .remote()
         )
+        ended = threading.Event()
+        watching = threading.Thread(target=_watch, args=(connection, actor, ended), name="hvd-agent-caller")
+        watching.start()
         try:
             started = actor.start.remote(command[1:])  # the first word is our horovodrun, not that node's
             if not ray.wait([started], timeout=self._seconds)[0]:
@@ -132,14 +135,18 @@ class AgentRelay:
                 _write(fds[2], said.encode())
                 return _FAILED
             ray.get(started)
-            return self._follow(connection, actor, fds)
+            return self._follow(actor, fds)
         finally:
+            ended.set()
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)  # wakes _watch()
+            watching.join()
             ray.kill(actor)
 
-    def _follow(self, connection: socket.socket, actor: Any, fds: list[int]) -> int:
+    def _follow(self, actor: Any, fds: list[int]) -> int:
         """Passes the agent's streams on until it has ended; its exit code."""
-        ended = threading.Event()
-        feeding = threading.Thread(target=_feed, args=(connection, actor, fds[0], ended), name="hvd-agent-stdin")
+        end, ours = socket.socketpair()
+        feeding = threading.Thread(target=_feed, args=(actor, fds[0], end), name="hvd-agent-stdin")
         reading = [
             threading.Thread(target=_copy, args=(actor, "stdout", fds[1]), name="hvd-agent-stdout"),
             threading.Thread(target=_copy, args=(actor, "stderr", fds[2]), name="hvd-agent-stderr"),
@@ -153,29 +160,32 @@ class AgentRelay:
             code = _LOST  # the node is lost, or horovodrun has given it up
         for thread in reading:
             thread.join()
-        ended.set()
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RD)  # wakes _feed()
+        ours.close()  # wakes _feed()
         feeding.join()
+        end.close()
         return code
 
 
-def _feed(connection: socket.socket, actor: Any, source: int, ended: threading.Event) -> None:
-    """From horovodrun to the agent. Who called on `connection` is there for as long as the agent is wanted."""
+def _watch(connection: socket.socket, actor: Any, ended: threading.Event) -> None:
+    """Ends the agent when who has called for it is there no more: horovodrun has given it up, or ended."""
+    with contextlib.suppress(OSError):
+        connection.recv(1)
+    if not ended.is_set():
+        ray.kill(actor)
+
+
+def _feed(actor: Any, source: int, end: socket.socket) -> None:
+    """From horovodrun to the agent, until one of them has ended."""
     with contextlib.suppress(RayError):
-        inputs: list[Any] = [connection, source]
         while True:
-            ready, _, _ = select.select(inputs, [], [])
-            if connection in ready:
-                if not ended.is_set():
-                    ray.kill(actor)
+            ready, _, _ = select.select([source, end], [], [])
+            if end in ready:
                 return
             data = os.read(source, _PIECE)
-            if data:
-                ray.get(actor.write.remote(data))
-            else:
-                inputs.remove(source)
+            if not data:
                 ray.get(actor.close_input.remote())
+                return
+            ray.get(actor.write.remote(data))
 
 
 def _copy(actor: Any, stream: str, target: int) -> None:

@@ -83,13 +83,6 @@ class StaticAdapter:
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """The calls of func(executable) that begin on all workers, in rank order."""
         self._check_usable()
-        if self._unfinished:
-            _, self._unfinished = ray.wait(self._unfinished, num_returns=len(self._unfinished), timeout=0)
-        if self._unfinished:
-            raise RuntimeError(
-                "a call that failed on one rank still runs on others, so that another would wait for it: "
-                "shutdown() ends them, start() begins anew"
-            )
         shared = ray.put(func)
         return [worker.execute.remote(shared) for worker in self._workers]
 
@@ -125,6 +118,13 @@ class StaticAdapter:
             raise RuntimeError("there are no workers: call start() first")
         if self._lost:
             raise RuntimeError(f"{self._lost} shutdown() ends the other workers, start() begins anew")
+        if self._unfinished:
+            _, self._unfinished = ray.wait(self._unfinished, num_returns=len(self._unfinished), timeout=0)
+        if self._unfinished:
+            raise RuntimeError(
+                "a call that failed on one rank still runs on others, so that another would wait for it: "
+                "shutdown() ends them, start() begins anew"
+            )
 
     def _gather(self, refs: Sequence[Any]) -> list[Any]:
         try:

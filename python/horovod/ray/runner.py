@@ -20,6 +20,9 @@ from horovod.ray.settings import MiniSettings, create_settings
 __all__ = ["RayExecutor", "MiniSettings", "Coordinator"]
 
 
+_SHUTDOWN_S = 15.0
+
+
 class Adapter(Protocol):
     """What does the work: in this process, or in an actor in the cluster."""
 
@@ -55,10 +58,9 @@ class _InCluster:
         return self._get("run_single", *arguments)
 
     def shutdown(self) -> None:
-        try:
-            self._get("shutdown")
-        finally:
-            ray.kill(self._actor)
+        # A call that was interrupted here may still run there. With the actor Ray ends what that has started.
+        ray.wait([self._actor.shutdown.remote()], timeout=_SHUTDOWN_S)
+        ray.kill(self._actor)
 
     def _get(self, method: str, *arguments: Any) -> Any:
         try:

@@ -66,6 +66,15 @@ def test_ranks_train_over_an_authenticated_rendezvous(make_executor: Any) -> Non
     assert dict(os.environ) == environment
 
 
+def test_tls_is_asked_for_by_a_variable(make_executor: Any) -> None:
+    executor = make_executor(num_workers=2)
+    executor.start(extra_env_vars={"HOROVOD_TLS": "on"})
+    assert [result["total"] for result in executor.run(summed, [2])] == [[2.0] * 3] * 2
+    executor.shutdown()
+    executor.start(extra_env_vars={"HOROVOD_TLS": 0})
+    assert [result["env"]["HOROVOD_TLS"] for result in executor.run(summed, [2])] == ["0", "0"]
+
+
 def test_shutdown_leaves_nothing(make_executor: Any, eventually: Any) -> None:
     threads = set(threading.enumerate())
     assert groups() == []
