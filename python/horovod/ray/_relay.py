@@ -176,9 +176,10 @@ def _watch(connection: socket.socket, actor: Any, ended: threading.Event) -> Non
 
 def _feed(actor: Any, source: int, end: socket.socket) -> None:
     """From horovodrun to the agent, until one of them has ended."""
+    inputs: list[Any] = [source, end]
     with contextlib.suppress(RayError):
         while True:
-            ready, _, _ = select.select([source, end], [], [])
+            ready, _, _ = select.select(inputs, [], [])
             if end in ready:
                 return
             data = os.read(source, _PIECE)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -173,14 +174,30 @@ def test_too_few_nodes_are_named_in_time(nodes: Any) -> None:
         executor.run(lambda: None)
 
 
-def test_a_node_without_room_is_named(nodes: Any, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def taken(nodes: Any) -> Any:
+    """The node whose processor somebody else uses."""
+
     @ray.remote(num_cpus=1)
     class Other:
         def node(self) -> str:
             return str(ray.get_runtime_context().get_node_id())
 
     other = Other.remote()
-    taken = ray.get(other.node.remote())
+    yield ray.get(other.node.remote())
+    ray.kill(other)
+
+
+def test_a_job_does_not_outlive_its_ranks_for_a_node_without_room(taken: str) -> None:
+    executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), min_workers=1)
+    executor.start()
+    start = time.monotonic()
+    (node,) = executor.run(lambda: os.environ["HOROVOD_HOSTNAME"])
+    assert node != taken
+    assert time.monotonic() - start < WAIT_S
+
+
+def test_a_node_without_room_is_named(taken: str, capfd: pytest.CaptureFixture[str]) -> None:
     executor = RayExecutor(
         RayExecutor.create_settings(timeout_s=2, placement_group_timeout_s=3), min_workers=2, elastic_timeout=10
     )
@@ -188,7 +205,6 @@ def test_a_node_without_room_is_named(nodes: Any, capfd: pytest.CaptureFixture[s
     with pytest.raises(RuntimeError, match="the job failed"):
         executor.run(lambda: None)
     assert f"no room within 5 s for CPU: 1 on node {taken}" in capfd.readouterr().err
-    ray.kill(other)
 
 
 def test_nodes_are_hosts_by_their_address(nodes: Any) -> None:
