@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import ray
+from ray.exceptions import RayError
 from ray.util.queue import Queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 __all__ = ["listening"]
 
@@ -24,14 +27,17 @@ def listening(callbacks: Sequence[Callback] | None) -> Iterator[Queue | None]:
     if not callbacks:
         yield None
         return
-    queue = Queue(actor_options={"num_cpus": 0})
+    # On the caller's node: any other may be lost.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
     errors: list[BaseException] = []
     thread = threading.Thread(target=_pass_on, args=(queue, callbacks, errors), name="hvd-callbacks", daemon=True)
     thread.start()
     try:
         yield queue
     finally:
-        queue.put(_END)
+        with contextlib.suppress(RayError):  # the thread has met the same
+            queue.put(_END)
         thread.join()
         queue.shutdown(force=True)
     if errors:
@@ -39,11 +45,17 @@ def listening(callbacks: Sequence[Callback] | None) -> Iterator[Queue | None]:
 
 
 def _pass_on(queue: Queue, callbacks: Sequence[Callback], errors: list[BaseException]) -> None:
-    while (value := queue.get()) != _END:
-        if errors:
-            continue
-        try:
-            for callback in callbacks:
-                callback(value)
-        except BaseException as error:
-            errors.append(error)
+    try:
+        while (value := queue.get()) != _END:
+            if not errors:
+                _call(callbacks, value, errors)
+    except RayError as error:
+        errors.append(error)
+
+
+def _call(callbacks: Sequence[Callback], value: Any, errors: list[BaseException]) -> None:
+    try:
+        for callback in callbacks:
+            callback(value)
+    except BaseException as error:
+        errors.append(error)
