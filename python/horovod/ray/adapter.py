@@ -104,14 +104,16 @@ class StaticAdapter:
 
     def shutdown(self) -> None:
         """Ends the workers, the rendezvous and the placement group; may be called again."""
-        if self._strategy is not None:
-            self._strategy.shutdown()
-        self._strategy = None
-        self._secrets.forget()
+        strategy, coordinator = self._strategy, self._coordinator
+        self._strategy, self._coordinator = None, None
         self._workers, self._places, self._unfinished, self._lost = [], [], [], ""
-        if self._coordinator is not None and self._coordinator.rendezvous is not None:
-            self._coordinator.rendezvous.stop()
-        self._coordinator = None
+        try:
+            if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
+                strategy.shutdown()
+                self._secrets.forget()
+        finally:
+            if coordinator is not None and coordinator.rendezvous is not None:
+                coordinator.rendezvous.stop()
 
     def _check_usable(self) -> None:
         if not self._workers:

@@ -105,7 +105,11 @@ def test_a_job_runs_on_all_nodes_and_leaves_nothing(nodes: Any, eventually: Any,
     assert dict(os.environ) == environment
 
 
-def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, make_nodes: Any) -> None:
+def alive() -> set[str]:
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
+def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, make_nodes: Any, eventually: Any) -> None:
     def at_batch(state: Any) -> None:
         from horovod._common.session import rank, size
 
@@ -130,12 +134,13 @@ def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, mak
     finally:
         for node in added:
             make_nodes.remove(node, allow_graceful=True)
+    eventually(lambda: added[0].node_id not in alive())
     assert [result[:2] for result in results] == [(0, 2), (1, 2)]
     assert added[0].node_id in {result[2] for result in results}
     assert set(sizes) == {1, 2}
 
 
-def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any) -> None:
+def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any, eventually: Any) -> None:
     def is_done(state: Any) -> bool:
         from horovod._common.session import size
 
@@ -150,6 +155,7 @@ def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any) -> None:
         lambda value: value["size"] == 3,
         lambda: make_nodes.remove(extra, allow_graceful=False),
     )
+    eventually(lambda: extra.node_id not in alive())
     assert [result[:2] for result in results] == [(0, 2), (1, 2)]
     assert {result[2] for result in results} == {node.node_id for node in nodes}
 

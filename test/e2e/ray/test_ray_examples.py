@@ -12,7 +12,7 @@ from jobs import ROOT, run_to_end
 EXAMPLE = str(ROOT / "examples" / "ray_digits.py")
 
 
-@pytest.mark.parametrize("flags", [(), ("--max-workers", "2")])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--max-workers", "2"), marks=pytest.mark.slow)])
 def test_digits_are_learned_on_two_ranks(flags: tuple[str, ...]) -> None:
     command = [sys.executable, EXAMPLE, "--address", "local", "--workers", "2", *flags]
     job = run_to_end(command, env={"OMP_NUM_THREADS": "1"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from horovod.ray import RayExecutor, ray_logger
+from jobs import run_to_end
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -122,6 +124,22 @@ def test_an_executable_that_cannot_be_made_leaves_nothing(make_executor: Any) ->
     with pytest.raises(TypeError, match="second"):
         make_executor(num_workers=2).start(executable_cls=Trainer, executable_args=[1])
     assert groups() == []
+
+
+def test_an_executor_outlives_its_ray() -> None:
+    """In a process of its own, for the other tests need the Ray of this one."""
+    program = """
+import ray
+from horovod.ray import RayExecutor
+ray.init("local", num_cpus=1, include_dashboard=False)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=1)
+executor.start()
+ray.shutdown()
+executor.shutdown()
+assert not ray.is_initialized()
+"""
+    job = run_to_end([sys.executable, "-c", program])
+    assert job.code == 0, job.text
 
 
 def test_callbacks_hear_what_rank_0_logs(make_executor: Any) -> None:
