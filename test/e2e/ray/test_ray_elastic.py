@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 import ray
 
-from horovod.ray import ElasticRayExecutor, RayExecutor, ray_logger
+from horovod.ray import ElasticRayExecutor, RayExecutor, _rsh, ray_logger
+from horovod.ray._relay import AgentPlace, AgentRelay
 from horovod.ray.elastic import RayHostDiscovery
 from horovod.ray.elastic_v2 import RayHostDiscovery as RayHostDiscovery2
 from jobs import ROOT
@@ -194,12 +196,14 @@ def taken(nodes: Any) -> Any:
     ray.kill(other)
 
 
-def test_a_job_does_not_outlive_its_ranks_for_a_node_without_room(taken: str) -> None:
-    executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), min_workers=1)
-    executor.start()
+def test_who_waits_for_room_ends_with_the_job(taken: str, tmp_path: Path, eventually: Any) -> None:
     start = time.monotonic()
-    (node,) = executor.run(lambda: os.environ["HOROVOD_HOSTNAME"])
-    assert node != taken
+    with AgentRelay(tmp_path / "agents", lambda host: AgentPlace(host, {"CPU": 1}), seconds=600):
+        command = [sys.executable, "-I", "-S", _rsh.__file__, str(tmp_path / "agents"), taken, "horovodrun", "--agent"]
+        caller = subprocess.Popen(command)
+        eventually(lambda: "hvd-agent-caller" in {thread.name for thread in threading.enumerate()})
+        assert caller.poll() is None
+    assert caller.wait(WAIT_S) != 0
     assert time.monotonic() - start < WAIT_S
 
 
