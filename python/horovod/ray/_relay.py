@@ -96,7 +96,7 @@ class AgentRelay:
         fds: list[int] = []
         code = _FAILED
         try:
-            text, fds, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, 3)
+            text, fds, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, 3, socket.MSG_CMSG_CLOEXEC)
             request = json.loads(text)
             code = self._run_agent(connection, request["node"], request["command"], fds)
         except (KeyError, ValueError, RayError) as error:
