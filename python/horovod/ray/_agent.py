@@ -6,18 +6,16 @@ import contextlib
 import os
 import pickle
 import queue
-import shutil
+import secrets
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from horovod import _env
 from horovod._function_job._caller import find_launcher
-from horovod.ray.ray_logger import SOCKET_VARIABLE
+from horovod.ray.ray_logger import SOCKET_VARIABLE, is_of_this_user
 
 __all__ = ["NodeAgent"]
 
@@ -37,12 +35,12 @@ class NodeAgent:
 
     def start(self, arguments: Sequence[str]) -> None:
         """Starts this node's horovodrun with `arguments`, which make it an agent."""
-        folder = tempfile.mkdtemp(prefix="hvd-")
-        path = str(Path(folder) / "log")
+        # Without a file, which would stay when this actor is killed.
+        name = f"hvd-ray-{secrets.token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
+        listener.bind(f"\0{name}")
         listener.listen()
-        _env.apply({SOCKET_VARIABLE: path})  # ranks inherit it
+        _env.apply({SOCKET_VARIABLE: name})  # ranks inherit it
         self._process = subprocess.Popen(
             [find_launcher(), *arguments],
             bufsize=0,
@@ -53,7 +51,7 @@ class NodeAgent:
         )
         streams = {"stdin": self._process.stdin, "stdout": self._process.stdout, "stderr": self._process.stderr}
         self._streams = {name: stream for name, stream in streams.items() if stream is not None}
-        threading.Thread(target=self._hear, args=(listener, folder), daemon=True).start()
+        threading.Thread(target=self._hear, args=(listener,), daemon=True).start()
 
     def write(self, data: bytes) -> None:
         """Gives `data` to the agent's input; nothing once it has ended."""
@@ -82,14 +80,14 @@ class NodeAgent:
         self._logged.put(())
         return code if code >= 0 else 128 - code
 
-    def _hear(self, listener: socket.socket, folder: str) -> None:
-        """Takes what ranks log: on each connection one pickle after another."""
-        try:
-            while True:
-                connection, _ = listener.accept()
+    def _hear(self, listener: socket.socket) -> None:
+        """Takes what ranks log: on each connection one pickle after another, of this user alone."""
+        while True:
+            connection, _ = listener.accept()
+            if is_of_this_user(connection):
                 threading.Thread(target=self._hear_rank, args=(connection,), daemon=True).start()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            else:
+                connection.close()
 
     def _hear_rank(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream, contextlib.suppress(EOFError):

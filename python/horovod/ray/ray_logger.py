@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
+import struct
 import warnings
 from typing import Any, Protocol
 
@@ -17,6 +19,15 @@ __all__ = ["configure", "log"]
 SOCKET_VARIABLE = "HVD_RAY_LOG"
 
 
+_PEER = struct.Struct("3i")  # process, user, group: struct ucred
+
+
+def is_of_this_user(connection: socket.socket) -> bool:
+    """Whether the process at the other end of `connection`, a socket of this host, is of the same user as this one."""
+    peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return bool(peer[1] == os.geteuid())
+
+
 class Sink(Protocol):
     """Takes what is logged: a queue of Ray, for one."""
 
@@ -26,9 +37,11 @@ class Sink(Protocol):
 class _SocketSink:
     """Gives what is logged to the actor on this node, and waits until it has it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, name: str) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(path)
+        self._connection.connect(f"\0{name}")
+        if not is_of_this_user(self._connection):
+            raise PermissionError(f"{SOCKET_VARIABLE}={name}: another user listens there")
 
     def put(self, item: Any) -> None:
         self._connection.sendall(cloudpickle.dumps(item, protocol=pickle.HIGHEST_PROTOCOL))
