@@ -220,7 +220,8 @@ class PGStrategy(BaseStrategy):
             f"{self.num_workers} x {_words(self._resources)} were asked for in the placement group of the caller, "
             f"whose bundles are {bundles}. Ask for less, or give use_current_placement_group=False"
         )
-        return self.settings.placement_group_timeout_s, advice
+        # Room and start are one wait here: Ray does not say when there is room.
+        return self.settings.placement_group_timeout_s + self.settings.timeout_s, advice
 
 
 def _resources(use_gpu: bool, cpus_per_worker: float, gpus_per_worker: int | None) -> dict[str, float]:

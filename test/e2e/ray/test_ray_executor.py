@@ -175,10 +175,10 @@ def test_one_host_with_several_ranks(make_executor: Any) -> None:
 
 
 @ray.remote(num_cpus=1)
-def in_a_group(use_current: bool, workers: int) -> Any:
+def in_a_group(use_current: bool, workers: int, timeout_s: float = 120) -> Any:
     """In which groups the ranks are, and how many there are, while they run and after that."""
     executor = RayExecutor(
-        RayExecutor.create_settings(placement_group_timeout_s=2, timeout_s=120),
+        RayExecutor.create_settings(placement_group_timeout_s=1, timeout_s=timeout_s),
         num_workers=workers,
         use_current_placement_group=use_current,
     )
@@ -214,4 +214,4 @@ def test_ranks_get_a_group_of_their_own_when_that_is_asked_for(group: Any) -> No
 
 def test_a_callers_group_that_is_too_small_is_named(group: Any) -> None:
     with pytest.raises(TimeoutError, match=r"within 2 s of rank .* 3 x \{CPU: 1\} .* bundles are \{CPU: 1\}"):
-        call_in(group, True, 3)
+        call_in(group, True, 3, 1)
