@@ -32,8 +32,8 @@ class RayHostDiscovery:
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
         """A dictionary: address of a node -> its slots, by all that it has, whether or not that is in use."""
-        found = {node["NodeManagerAddress"]: slots_of(node, self._resources) for node in ray.nodes() if node["Alive"]}
-        return {address: slots for address, slots in found.items() if slots > 0}
+        found = [(node["NodeManagerAddress"], slots_of(node, self._resources)) for node in ray.nodes()]
+        return {address: slots for address, slots in found if slots > 0}
 
 
 @dataclass
