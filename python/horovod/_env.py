@@ -20,8 +20,13 @@ def all_with_prefix(prefix: str) -> dict[str, str]:
 
 
 def is_true(name: str) -> bool:
-    """Whether `name` holds a truth value as the native core reads it: a whole number above 0, true, yes or on."""
-    word = os.environ.get(name, "").strip().lower()
+    """Whether `name` holds a truth value as the native core reads it."""
+    return means_true(os.environ.get(name, ""))
+
+
+def means_true(value: str) -> bool:
+    """Whether `value` is a truth value as the native core reads it: a whole number above 0, true, yes or on."""
+    word = value.strip().lower()
     return word in ("true", "yes", "on") or (word.lstrip("+").isdecimal() and int(word) > 0)
 
 

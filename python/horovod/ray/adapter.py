@@ -1,0 +1,192 @@
+"""The driver's part of a job with a fixed number of workers; through Ray Client it is an actor in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from horovod import _env
+from horovod.ray._calls import Place, WorkerDiedError, gather
+from horovod.ray._secrets import NodeSecrets
+from horovod.ray.coordinator import Coordinator
+from horovod.ray.ray_logger import Sink
+from horovod.ray.settings import MiniSettings
+from horovod.ray.strategy import BaseStrategy, ColocatedStrategy, PGStrategy
+from horovod.ray.utils import detect_nics, nics_to_env_var
+
+__all__ = ["StaticAdapter", "StaticParams"]
+
+_TLS = "HOROVOD_TLS"
+
+
+class ContradictionError(AssertionError, ValueError):
+    """Two arguments exclude each other. Horovod's executor ends by an assertion then."""
+
+
+@dataclass(frozen=True)
+class StaticParams:
+    """Which workers there are to be: `num_workers`, or `num_hosts` times `num_workers_per_host`."""
+
+    num_workers: int | None
+    num_hosts: int | None
+    num_workers_per_host: int
+    cpus_per_worker: float
+    use_gpu: bool
+    gpus_per_worker: int | None
+    use_current_placement_group: bool
+
+    def check(self) -> None:
+        """Raises if they contradict each other, or say nothing."""
+        if self.num_workers is not None and self.num_hosts is not None:
+            raise ContradictionError(
+                f"num_workers={self.num_workers} and num_hosts={self.num_hosts}, expected one of them"
+            )
+        if self.num_workers is None and self.num_hosts is None:
+            raise ValueError("neither num_workers, nor num_hosts, nor min_workers was given")
+
+
+class StaticAdapter:
+    """Starts the workers of a job, hosts their rendezvous, calls functions on them. Used by one thread at a time."""
+
+    def __init__(self, settings: MiniSettings, params: StaticParams) -> None:
+        self._settings = settings
+        self._params = params
+        self._strategy: BaseStrategy | None = None
+        self._coordinator: Coordinator | None = None
+        self._workers: list[Any] = []
+        self._places: list[Place] = []
+        self._unfinished: list[Any] = []  # calls that went on when run() had failed
+        self._lost = ""  # whose process has died
+        self._secrets = NodeSecrets()
+
+    def start(
+        self,
+        executable_cls: Callable[..., Any] | None = None,
+        executable_args: Sequence[Any] | None = None,
+        executable_kwargs: Mapping[str, Any] | None = None,
+        extra_env_vars: Mapping[str, Any] | None = None,
+    ) -> None:
+        """As RayExecutor.start(). If it fails nothing is left."""
+        if self._strategy is not None:
+            raise RuntimeError("start(): the workers have been started; shutdown() ends them")
+        try:
+            self._start_workers(dict(extra_env_vars or {}))
+            arguments = (executable_cls, executable_args, executable_kwargs)
+            gather([worker.start_executable.remote(*arguments) for worker in self._workers], self._places)
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
+        """The calls of func(executable) that begin on all workers, in rank order."""
+        self._check_usable()
+        shared = ray.put(func)
+        return [worker.execute.remote(shared) for worker in self._workers]
+
+    def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
+        """The results of func(executable) in rank order. What rank 0 logs goes to `queue`."""
+        self._check_usable()
+        if queue is not None:
+            self._gather([self._workers[0].set_queue.remote(queue)])
+        try:
+            return self._gather(self.run_remote(func))
+        finally:
+            if queue is not None:
+                self._workers[0].set_queue.remote(None)
+
+    def run_single(self, func: Callable[[Any], Any]) -> Any:
+        """The result of func(executable) on rank 0."""
+        self._check_usable()
+        return self._gather([self._workers[0].execute.remote(func)])[0]
+
+    def shutdown(self) -> None:
+        """Ends the workers, the rendezvous and the placement group; may be called again."""
+        strategy, coordinator = self._strategy, self._coordinator
+        self._strategy, self._coordinator = None, None
+        self._workers, self._places, self._unfinished, self._lost = [], [], [], ""
+        try:
+            if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
+                strategy.shutdown()
+                self._secrets.forget()
+        finally:
+            if coordinator is not None and coordinator.rendezvous is not None:
+                coordinator.rendezvous.stop()
+
+    def _check_usable(self) -> None:
+        if not self._workers:
+            raise RuntimeError("there are no workers: call start() first")
+        if self._lost:
+            raise RuntimeError(f"{self._lost} shutdown() ends the other workers, start() begins anew")
+        if self._unfinished:
+            _, self._unfinished = ray.wait(self._unfinished, num_returns=len(self._unfinished), timeout=0)
+        if self._unfinished:
+            raise RuntimeError(
+                "a call that failed on one rank still runs on others, so that another would wait for it: "
+                "shutdown() ends them, start() begins anew"
+            )
+
+    def _gather(self, refs: Sequence[Any]) -> list[Any]:
+        try:
+            return gather(refs, self._places[: len(refs)])
+        except WorkerDiedError as error:
+            self._lost = str(error).partition("\n")[0]
+            raise
+        except BaseException:
+            _, self._unfinished = ray.wait(list(refs), num_returns=len(refs), timeout=0)
+            raise
+
+    def _start_workers(self, extra: dict[str, Any]) -> None:
+        self._strategy = self._make_strategy()
+        self._workers, _ = self._strategy.create_workers()
+        self._places = self._strategy.places
+        self._coordinator = Coordinator(self._settings)
+        for place in self._places:
+            self._coordinator.register(place.hostname, place.node_id, place.rank)
+        numbers = self._coordinator.finalize_registration()
+        tls = str(extra.get(_TLS, _env.get(_TLS) or "0"))
+        common = self._coordinator.establish_rendezvous(tls=_env.means_true(tls))
+        here = ray.get_runtime_context().get_node_id()
+        secret_file = common.pop("HOROVOD_SECRET_FILE")
+        others = dict.fromkeys(place.node_id for place in self._places if place.node_id != here)
+        self._secrets.hand_over(secret_file, others, self._settings.timeout_s)
+        nics = nics_to_env_var(detect_nics(self._settings))
+        gpus = self._gpus_of_nodes()
+        calls = []
+        for worker, place in zip(self._workers, self._places, strict=True):
+            own = {
+                "HOROVOD_RANK": place.rank,
+                "HOROVOD_SIZE": len(self._places),
+                "HOROVOD_HOSTNAME": place.node_id,
+                "HOROVOD_SECRET_FILE": self._secrets.file_of(place.node_id, secret_file),
+                # The nodes may have been started by srun or mpirun, whose numbers are not those of the workers.
+                "HOROVOD_IGNORE_STARTER": 1,
+            }
+            variables = common | own | numbers[place.rank] | gpus.get(place.node_id, {}) | extra | nics
+            calls.append(worker.update_env_vars.remote(variables))
+        self._in_time(calls)
+
+    def _make_strategy(self) -> BaseStrategy:
+        params = self._params
+        shape = (params.use_gpu, params.cpus_per_worker, params.gpus_per_worker)
+        has_group = params.use_current_placement_group and ray.util.get_current_placement_group() is not None
+        if params.num_workers is None and not has_group:
+            return ColocatedStrategy(self._settings, params.num_hosts or 1, params.num_workers_per_host, *shape)
+        workers = params.num_workers or (params.num_hosts or 1) * params.num_workers_per_host
+        force = not params.use_current_placement_group
+        return PGStrategy(self._settings, workers, *shape, force_create_placement_group=force)
+
+    def _in_time(self, calls: Sequence[Any]) -> list[Any]:
+        return gather(calls, self._places, "start", self._settings.timeout_s, "wait longer (timeout_s)")
+
+    def _gpus_of_nodes(self) -> dict[str, dict[str, str]]:
+        """CUDA_VISIBLE_DEVICES by node: all GPUs that its workers have, so that each can reach the others' by NCCL."""
+        if not self._params.use_gpu:
+            return {}
+        found: dict[str, list[str]] = {}
+        ids = self._in_time([worker.get_gpu_ids.remote() for worker in self._workers])
+        for place, own in zip(self._places, ids, strict=True):
+            found.setdefault(place.node_id, []).extend(str(gpu) for gpu in own)
+        return {node: {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(gpus))} for node, gpus in found.items()}

@@ -1,0 +1,64 @@
+"""RayExecutor on two nodes: who is where, by what address they meet, and the secret of the node without the driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+
+def numbers() -> dict[str, Any]:
+    from horovod._common import session
+    from horovod._common.arrays import ArrayCollectives
+
+    session.init()
+    total = np.ones(1)
+    ArrayCollectives("test").allreduce_([total], ["total"], session.Sum)
+    secret = Path(os.environ["HOROVOD_SECRET_FILE"])
+    return {
+        "rank": session.rank(),
+        "local": (session.local_rank(), session.local_size()),
+        "cross": (session.cross_rank(), session.cross_size()),
+        "node": ray.get_runtime_context().get_node_id(),
+        "total": total[0],
+        "secret": str(secret),
+        "modes": (secret.stat().st_mode & 0o777, secret.parent.stat().st_mode & 0o777),
+        "address": os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"],
+        "interface": os.environ.get("HOROVOD_GLOO_IFACE"),
+        "nccl_interface": os.environ.get("NCCL_SOCKET_IFNAME"),
+    }
+
+
+def test_ranks_are_numbered_by_node_and_share_a_secret(make_nodes: Any, make_executor: Any) -> None:
+    nodes = make_nodes(2, num_cpus=2)
+    executor = make_executor(num_hosts=2, num_workers_per_host=2)
+    executor.start()
+    results = executor.run(numbers)
+    assert [result["rank"] for result in results] == [0, 1, 2, 3]
+    assert [result["local"] for result in results] == [(0, 2), (1, 2)] * 2
+    assert [result["cross"] for result in results] == [(0, 2), (0, 2), (1, 2), (1, 2)]
+    assert {result["total"] for result in results} == {4.0}
+    assert [result["node"] for result in results[::2]] == [result["node"] for result in results[1::2]]
+    assert {result["node"] for result in results} == {node.node_id for node in nodes}
+    assert {result["address"] for result in results} == {ray.util.get_node_ip_address()}
+    # The driver is on the head, which has no rank: each of the others keeps the secret in a folder of its own.
+    secrets = {result["secret"] for result in results}
+    assert len(secrets) == 2
+    assert {result["modes"] for result in results} == {(0o600, 0o700)}
+    executor.shutdown()
+    assert not any(Path(secret).parent.exists() for secret in secrets)
+
+
+def test_named_interfaces_reach_the_ranks(make_nodes: Any, make_executor: Any) -> None:
+    executor = make_executor(num_workers=3)
+    executor.settings.nics = ["lo"]
+    executor.start()
+    results = executor.run(numbers)
+    assert [result["local"] for result in results] in ([(0, 2), (1, 2), (0, 1)], [(0, 1), (0, 2), (1, 2)])
+    assert {result["total"] for result in results} == {3.0}
+    assert {(result["address"], result["interface"], result["nccl_interface"]) for result in results} == {
+        ("127.0.0.1", "lo", "lo")
+    }

@@ -1,0 +1,47 @@
+"""A program that reaches its cluster by Ray Client: through_client.py ADDRESS. test_ray_client.py runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+import ray
+
+from horovod.ray import RayExecutor, ray_logger
+
+
+def train(base: int) -> Any:
+    from horovod._common import session
+
+    session.init()
+    ray_logger.log({"base": base})
+    if base < 0:
+        raise FileNotFoundError(2, "no such data", "train.csv")
+    return session.rank(), session.size(), base
+
+
+def main() -> None:
+    ray.init(sys.argv[1], log_to_driver=False)
+    executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=2)
+    executor.start()
+    heard: list[Any] = []
+    assert executor.run(train, [4], callbacks=[heard.append]) == [(0, 2, 4), (1, 2, 4)]
+    assert heard == [{"base": 4}]
+    assert ray.get(executor.run_remote(train, [5])) == [(0, 2, 5), (1, 2, 5)]
+    assert executor.execute_single(lambda executable: executable) is None
+    with pytest.raises(FileNotFoundError, match=r"no such data: 'train\.csv'"):
+        executor.run(train, [-1])
+    with pytest.raises(RuntimeError, match=r"^rank 1 on .* has died: "):
+        executor.execute(lambda _: os._exit(3) if os.environ["HOROVOD_RANK"] == "1" else None)
+    executor.shutdown()
+    elastic = RayExecutor(RayExecutor.create_settings(timeout_s=120), min_workers=2, max_workers=2)
+    elastic.start()
+    assert elastic.run(train, [6]) == [(0, 2, 6), (1, 2, 6)]
+    elastic.shutdown()
+    print("all was well")
+
+
+if __name__ == "__main__":
+    main()

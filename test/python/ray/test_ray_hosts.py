@@ -1,0 +1,69 @@
+"""Which of Ray's nodes are hosts of an elastic job, under which names and with how many slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horovod.ray._hosts import HostsFile, slots_of
+from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
+from horovod.ray.settings import MiniSettings
+
+CPU = {"CPU": 2}
+
+
+def node(name: str, address: str, is_alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"NodeID": name, "NodeManagerAddress": address, "Alive": is_alive, "Resources": resources}
+
+
+def found(
+    folder: Path,
+    *nodes: Mapping[str, Any],
+    most: int | None = None,
+    discovery: Callable[[], Mapping[str, int]] | None = None,
+) -> dict[str, tuple[str, int]]:
+    return HostsFile(folder / "hosts", CPU, most, discovery)._find(nodes)
+
+
+def test_slots_are_what_all_resources_suffice_for() -> None:
+    assert slots_of(node("a", "198.51.100.1", CPU=5), CPU) == 2
+    assert slots_of(node("a", "198.51.100.1", CPU=8, GPU=3), {"CPU": 1, "GPU": 2}) == 1
+    assert slots_of(node("a", "198.51.100.1", CPU=8), {"CPU": 1, "GPU": 1}) == 0
+    assert slots_of(node("a", "198.51.100.1", is_alive=False, CPU=8), CPU) == 0
+
+
+def test_hosts_go_by_address_where_that_leads_to_them_alone(tmp_path: Path) -> None:
+    here, far = node("id-here", "127.0.0.1", CPU=2), node("id-far", "198.51.100.1", CPU=4)
+    twins = [node(name, "198.51.100.2", CPU=2) for name in ("id-one", "id-two")]
+    gone, small = node("id-gone", "198.51.100.3", is_alive=False, CPU=8), node("id-small", "198.51.100.4", CPU=1)
+    assert found(tmp_path, here, far, *twins, gone, small) == {
+        "id-here": ("id-here", 1),
+        "198.51.100.1": ("id-far", 2),
+        "id-one": ("id-one", 1),
+        "id-two": ("id-two", 1),
+    }
+
+
+def test_no_host_has_more_slots_than_the_job_has_ranks(tmp_path: Path) -> None:
+    assert found(tmp_path, node("id", "198.51.100.1", CPU=64), most=3) == {"198.51.100.1": ("id", 3)}
+
+
+def test_a_discovery_of_the_settings_chooses_among_the_nodes(tmp_path: Path) -> None:
+    nodes = [node("id-one", "198.51.100.1", CPU=8), node("id-two", "198.51.100.2", CPU=8)]
+    chosen = {"198.51.100.2": 1, "198.51.100.9": 4}
+    assert found(tmp_path, *nodes, discovery=lambda: chosen) == {"198.51.100.2": ("id-two", 1)}
+
+
+def test_without_override_there_must_be_a_discovery() -> None:
+    params = ElasticParams(1, None, 1, False, None, None, None, 600, override_discovery=False)
+    with pytest.raises(ValueError, match="override_discovery=False, but the settings have no discovery"):
+        ElasticAdapter(MiniSettings(), params)
+
+
+def test_a_variable_of_several_lines_is_refused() -> None:
+    adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
+    with pytest.raises(ValueError, match=r"extra_env_vars: ONE='a\\nb', expected one line"):
+        adapter.start(extra_env_vars={"ONE": "a\nb"})
