@@ -137,7 +137,7 @@ def test_lists_without_groups_and_single_gradients() -> None:
         else:
             optimizer.update(index, weights, grads, [None, None])
         for weight in weights:
-            np.testing.assert_allclose(weight.asnumpy(), -(hvd.size() + 1) / 2, rtol=1e-12)
+            np.testing.assert_allclose(weight.asnumpy(), -(hvd.size() + 1) / 2, rtol=1e-6)  # rescale_grad is float32
 
 
 def test_where_gradients_are_averaged_is_seen_in_rescale_grad() -> None:
@@ -204,7 +204,7 @@ def test_groups_of_several_types() -> None:
 @pytest.mark.usefixtures("several_ranks")
 def test_ranks_outside_of_the_set_train_alone() -> None:
     first = hvd.add_process_set([0])
-    pair = hvd.add_process_set([0, 1])
+    pair = hvd.add_process_set([0, 1]) if hvd.size() > 2 else hvd.global_process_set
     net = make_net(6)
     trainer = hvd.DistributedTrainer(net.collect_params(), *OPTIMIZER, process_set=first)
     train(net, trainer, slice(0, ROWS), ROWS)
@@ -215,7 +215,7 @@ def test_ranks_outside_of_the_set_train_alone() -> None:
     everybodys = hvd.allgather_object([one.tolist() for one in values(net)])
     assert all(one == everybodys[0] for one in everybodys)  # the same rows, alone
     for each in (first, pair):
-        hvd.remove_process_set(each)
+        hvd.remove_process_set(each)  # False for the global set
 
 
 def test_parameters_become_the_roots() -> None:
