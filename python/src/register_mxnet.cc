@@ -90,8 +90,7 @@ void register_mxnet(py::module_& module) {
       .def("output_dlpack", &PyMxnetCall::output_dlpack, py::arg("index"))
       .def("received_splits", &PyMxnetCall::received_splits);
   module.def(
-      "mxnet_load",
-      [](std::uintptr_t library) { raise_if_error(mxnet::load_api(reinterpret_cast<void*>(library))); },
+      "mxnet_load", [](std::uintptr_t library) { raise_if_error(mxnet::load_api(reinterpret_cast<void*>(library))); },
       py::arg("library"));
   module.def("mxnet_push", &push, py::arg("call"), py::arg("reduction"), py::arg("inputs"), py::arg("outputs"),
              py::arg("grouped"), py::arg("priority"));

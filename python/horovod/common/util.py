@@ -106,7 +106,7 @@ def _ask_extension(question: str, verbose: bool) -> str | None:
 
 @_cache
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether the framework `ext_base_name`, "torch", "tensorflow" or "mxnet", sees a GPU. `verbose`: print errors on stderr."""
+    """Whether the framework `ext_base_name`, "torch", "tensorflow" or "mxnet", sees a GPU. `verbose`: print errors."""
     programs = {
         "torch": "import torch; print(torch.cuda.is_available())",
         "tensorflow": "import tensorflow as tf; print(bool(tf.config.list_physical_devices('GPU')))",

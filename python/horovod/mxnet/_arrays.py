@@ -16,8 +16,8 @@ _HOST = ("cpu", "cpu_pinned", "cpu_shared")
 
 
 def check_arrays(tensors: Sequence[Any], caller: str) -> None:
-    """AssertionError for what is no NDArray; ValueError for a sparse one, a type that does not travel, and a group whose
-    arrays lie in different contexts.
+    """AssertionError for what is no NDArray; ValueError for a sparse one, a type that does not travel, and a group of
+    several contexts.
     """
     for tensor in tensors:
         if not isinstance(tensor, mx.nd.NDArray):

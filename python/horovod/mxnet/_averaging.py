@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from horovod._common.calls import set_id
 from horovod._common.native import core
 from horovod._common.session import basics
 from horovod.common.process_sets import ProcessSet
@@ -29,8 +30,11 @@ def averaging_for(gradient_predivide_factor: float, process_set: ProcessSet, cal
     factor = float(gradient_predivide_factor)
     if not factor > 0:
         raise ValueError(f"hvd.{caller}: gradient_predivide_factor must be positive, got {gradient_predivide_factor!r}")
-    if not process_set.included() or process_set.size() == 1:
+    basics.size()  # ValueError before init()
+    set_id(process_set, f"hvd.{caller}")
+    ranks = process_set.size() or 1
+    if not process_set.included() or ranks == 1:
         return Averaging(core.REDUCE_SUM, 1.0, 1.0, 1.0, is_needed=False)
     if basics.rocm_built() or int(basics.nccl_built()) < _NCCL_THAT_AVERAGES:
-        return Averaging(core.REDUCE_SUM, 1.0 / factor, 1.0, factor / process_set.size(), is_needed=True)
+        return Averaging(core.REDUCE_SUM, 1.0 / factor, 1.0, factor / ranks, is_needed=True)
     return Averaging(core.REDUCE_AVERAGE, 1.0 / factor, factor, 1.0, is_needed=True)

@@ -69,6 +69,5 @@ def push(
     """Pushes one collective into MXNet's engine. `outputs`: as many as `inputs`, or none where the core allocates."""
     if len(inputs) + len(outputs) > 1:
         _check_identity()
-    return core.mxnet_push(
-        call, reduction, [_address(array) for array in inputs], [_address(array) for array in outputs], grouped, priority
-    )
+    addresses = [[int(array.handle.value) for array in arrays] for arrays in (inputs, outputs)]
+    return core.mxnet_push(call, reduction, *addresses, grouped, priority)

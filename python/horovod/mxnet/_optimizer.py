@@ -32,8 +32,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         process_set: the ranks that take part; on others gradients stay their own.
 
     Where no NCCL from 2.10 on is found, `rescale_grad` of the optimizer is multiplied by `f/N` here, once, and the
-    gradients are summed. Attributes are those of `optimizer`, read and set. ValueError: wrong arguments. A failure is
-    mxnet.MXNetError where the weights are waited for.
+    gradients are summed. Attributes are those of `optimizer`, read and set. ValueError: wrong arguments, or Horovod is
+    not initialised. A failure is mxnet.MXNetError where the weights are waited for.
 
     >>> optimizer = hvd.DistributedOptimizer(mx.optimizer.create("sgd", learning_rate=0.01 * hvd.size()))
     """
@@ -78,7 +78,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         how = self._averaging
         if not how.is_needed:
             return
-        options = {
+        options: dict[str, Any] = {
             "op": how.op,
             "prescale_factor": how.prescale,
             "postscale_factor": how.postscale,

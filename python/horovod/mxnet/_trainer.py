@@ -35,13 +35,13 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             warning.
         compression: Compression.fp16 sends gradients of float32 and float64 as float16.
         gradient_predivide_factor: `f`: gradients are multiplied by `1/f` before they are summed, and by `f/N` after.
-        prefix: begins the names of the gradients: two trainers whose steps may be under way at once need different ones.
+        prefix: begins the names of the gradients: two trainers that step at once need different ones.
         num_groups: so many groups of gradients, each of one type, are reduced together; 0: each gradient by itself.
         process_set: the ranks that take part; on others gradients stay their own.
 
     Where no NCCL from 2.10 on is found, `f/N` is a part of the factor that the optimizer applies to gradients, and
-    allreduce_grads() leaves the sum times `1/f` in them. ValueError: wrong arguments. A failure is mxnet.MXNetError where
-    the parameters are waited for.
+    allreduce_grads() leaves the sum times `1/f` in them. ValueError: wrong arguments, or Horovod is not initialised. A
+    failure is mxnet.MXNetError where the parameters are waited for.
 
     >>> trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.01 * hvd.size()})
     """

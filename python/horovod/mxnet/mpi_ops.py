@@ -78,7 +78,7 @@ def _run_late(
     call: Call, name: str | None, reduction: _Reduction, tensors: Sequence[Any], caller: str, priority: int,
     is_group: bool = False,
 ) -> tuple[list[Any], list[int]]:  # fmt: skip
-    """Runs a call whose results have shapes that all ranks decide. The results, and of an alltoall the rows received."""
+    """Runs a call whose results have shapes that all ranks decide. These, and the rows that an alltoall received."""
     check_arrays(tensors, caller)
     inputs = to_host(tensors)
     pushed = _push(call, name, reduction, inputs, [], is_group, int(priority))

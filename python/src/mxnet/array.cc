@@ -46,7 +46,8 @@ Result<TensorRef> Array::tensor() const {
   void* exported = nullptr;
   HVD_RETURN_IF_ERROR(to_status(api().NDArrayToDLPack(handle_, &exported)));
   const std::unique_ptr<python::DLManagedTensor, void (*)(python::DLManagedTensor*)> owner(
-      static_cast<python::DLManagedTensor*>(exported), [](python::DLManagedTensor* tensor) { tensor->deleter(tensor); });
+      static_cast<python::DLManagedTensor*>(exported),
+      [](python::DLManagedTensor* tensor) { tensor->deleter(tensor); });
   const python::DLTensor& tensor = owner->dl_tensor;
   if (tensor.device.device_type == python::kDlpackCuda) {
     return Status::internal("an array on a GPU reached the engine's operation for CPUs");
@@ -56,7 +57,8 @@ Result<TensorRef> Array::tensor() const {
     return Status::invalid_argument("unsupported type of array: DLPack code " + std::to_string(tensor.dtype.code) +
                                     " with " + std::to_string(tensor.dtype.bits) + " bits");
   }
-  void* const data = tensor.data == nullptr ? no_elements_of_array : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  void* const data =
+      tensor.data == nullptr ? no_elements_of_array : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   return TensorRef{data, Shape(tensor.shape, tensor.shape + tensor.ndim), *dtype, kCpuDevice};
 }
 

@@ -39,13 +39,13 @@ inline constexpr Context kCpu{1, 0};
 inline constexpr int kCpuPrioritized = 3;
 
 // F(result, name without MX, arguments)
-#define HVD_MXNET_FUNCTIONS(F)                                                                                      \
-  F(const char*, GetLastError, ())                                                                                  \
-  F(int, NDArrayFree, (ArrayHandle))                                                                                \
-  F(int, ShallowCopyNDArray, (ArrayHandle, ArrayHandle*))                                                           \
-  F(int, NDArrayToDLPack, (ArrayHandle, void**))                                                                    \
-  F(int, EnginePushAsyncND,                                                                                         \
-    (AsyncFn, void*, DeleterFn, const void*, ArrayHandle*, int, ArrayHandle*, int, const void*, int, const char*,   \
+#define HVD_MXNET_FUNCTIONS(F)                                                                                    \
+  F(const char*, GetLastError, ())                                                                                \
+  F(int, NDArrayFree, (ArrayHandle))                                                                              \
+  F(int, ShallowCopyNDArray, (ArrayHandle, ArrayHandle*))                                                         \
+  F(int, NDArrayToDLPack, (ArrayHandle, void**))                                                                  \
+  F(int, EnginePushAsyncND,                                                                                       \
+    (AsyncFn, void*, DeleterFn, const void*, ArrayHandle*, int, ArrayHandle*, int, const void*, int, const char*, \
      bool))
 
 // Pointers to the functions above.

@@ -42,10 +42,9 @@ Status EngineCall::push(int priority) {
   auto self = std::make_unique<std::shared_ptr<EngineCall>>(shared_from_this());
   calls_in_flight().add();
   // The engine owns `self` from here on, and deletes it also when it refuses the operation.
-  const int code = api().EnginePushAsyncND(&EngineCall::run, self.release(), &EngineCall::drop, &kCpu, read.data(),
-                                           static_cast<int>(read.size()), written.data(),
-                                           static_cast<int>(written.size()), &kCpuPrioritized, priority,
-                                           "horovod", false);
+  const int code = api().EnginePushAsyncND(
+      &EngineCall::run, self.release(), &EngineCall::drop, &kCpu, read.data(), static_cast<int>(read.size()),
+      written.data(), static_cast<int>(written.size()), &kCpuPrioritized, priority, "horovod", false);
   return to_status(code);
 }
 

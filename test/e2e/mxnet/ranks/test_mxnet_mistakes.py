@@ -139,6 +139,15 @@ def test_arguments_of_training() -> None:
     assert sgd.rescale_grad == 1.0
 
 
+def test_training_without_a_session() -> None:
+    hvd.shutdown()
+    for call in (lambda: hvd.DistributedOptimizer(mx.optimizer.SGD()), lambda: hvd.DistributedTrainer([], "sgd")):
+        with pytest.raises(ValueError, match="not been initialized"):
+            call()
+    hvd.init()
+    assert_usable()
+
+
 def test_what_the_module_has_and_what_not() -> None:
     assert undocumented(hvd) == []
     for name in ("join", "barrier", "poll", "synchronize", "SyncBatchNorm", "elastic"):
