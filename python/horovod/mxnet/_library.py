@@ -69,5 +69,5 @@ def push(
     """Pushes one collective into MXNet's engine. `outputs`: as many as `inputs`, or none where the core allocates."""
     if len(inputs) + len(outputs) > 1:
         _check_identity()
-    addresses = [[int(array.handle.value) for array in arrays] for arrays in (inputs, outputs)]
-    return core.mxnet_push(call, reduction, *addresses, grouped, priority)
+    read, written = (list(map(_address, arrays)) for arrays in (inputs, outputs))
+    return core.mxnet_push(call, reduction, read, written, grouped, priority)

@@ -25,7 +25,8 @@ class Array {
   // The array as it is now. Requires: the engine runs an operation that reads or writes it.
   Result<TensorRef> tensor() const;
 
-  // An NDArray begins with its reference to the memory: mxnet::NDArray::ptr_. Tested by same_memory() in Python.
+  // An NDArray begins with its reference to the memory: mxnet::NDArray::ptr_. horovod/mxnet/_library.py
+  // checks that before it matters.
   static const void* memory_of(ArrayHandle handle) { return *static_cast<void* const*>(handle); }
 
  private:

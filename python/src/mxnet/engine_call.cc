@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <unordered_set>
 #include <utility>
 
 #include "python/src/mxnet/calls_in_flight.h"
@@ -17,13 +18,11 @@ constexpr const char* kInterrupted = "interrupted by Ctrl-C";
 
 // The arrays of which the engine is told, one for each memory: it would wait for ever for one that is named twice.
 std::vector<ArrayHandle> distinct(const std::vector<Array>& arrays, const std::vector<Array>& but) {
-  std::vector<const void*> seen;
-  for (const Array& array : but) seen.push_back(array.memory());
+  std::unordered_set<const void*> seen;
+  for (const Array& array : but) seen.insert(array.memory());
   std::vector<ArrayHandle> handles;
   for (const Array& array : arrays) {
-    if (std::find(seen.begin(), seen.end(), array.memory()) != seen.end()) continue;
-    seen.push_back(array.memory());
-    handles.push_back(array.handle());
+    if (seen.insert(array.memory()).second) handles.push_back(array.handle());
   }
   return handles;
 }
