@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from horovod.mxnet._library import mx
 
-__all__ = ["check_arrays", "empty_like", "from_core", "is_on_host", "to_device", "to_host"]
+__all__ = ["check_arrays", "empty_like", "from_core", "is_on_host", "to_device", "to_host", "with_rows"]
 
 _TYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64")
+_ONEDNN_TYPES = ("float32", "uint8", "int8", "int32")
 _HOST = ("cpu", "cpu_pinned", "cpu_shared")
 
 
@@ -41,6 +43,22 @@ def is_on_host(tensor: Any) -> bool:
 def to_host(tensors: Sequence[Any]) -> list[Any]:
     """The arrays themselves, or of those on a GPU copies in the host's memory, which the engine makes in its time."""
     return [tensor if is_on_host(tensor) else tensor.as_in_context(mx.cpu()) for tensor in tensors]
+
+
+@functools.cache
+def _has_onednn() -> bool:
+    return bool(mx.runtime.Features().is_enabled("MKLDNN"))
+
+
+def with_rows(tensors: Sequence[Any]) -> list[Any]:
+    """The arrays, or copies of those that oneDNN may have left in a layout of its own, for calls that only read them.
+
+    What layout an array has is known when all that writes to it has run. A copy has rows.
+    """
+    return [
+        tensor.copy() if tensor.ndim >= 3 and np.dtype(tensor.dtype).name in _ONEDNN_TYPES and _has_onednn() else tensor
+        for tensor in tensors
+    ]
 
 
 def to_device(made: Sequence[Any], like: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.mxnet import _session
-from horovod.mxnet._arrays import check_arrays, empty_like, from_core, is_on_host, to_device, to_host
+from horovod.mxnet._arrays import check_arrays, empty_like, from_core, is_on_host, to_device, to_host, with_rows
 from horovod.mxnet._library import mx, push
 
 __all__ = [
@@ -63,7 +63,7 @@ def _run(
 ) -> list[Any]:  # fmt: skip
     """Pushes a call whose results have the shapes of its arguments, and returns these results without waiting."""
     check_arrays(tensors, caller)
-    inputs = to_host(tensors)
+    inputs = to_host(tensors) if in_place else with_rows(to_host(tensors))
     outputs = inputs if in_place else [empty_like(tensor) for tensor in inputs]
     _push(call, name, reduction, inputs, outputs, is_group, int(priority))
     if not in_place:
@@ -80,7 +80,7 @@ def _run_late(
 ) -> tuple[list[Any], list[int]]:  # fmt: skip
     """Runs a call whose results have shapes that all ranks decide. These, and the rows that an alltoall received."""
     check_arrays(tensors, caller)
-    inputs = to_host(tensors)
+    inputs = with_rows(to_host(tensors))
     pushed = _push(call, name, reduction, inputs, [], is_group, int(priority))
     error = pushed.wait()
     if error is not None:

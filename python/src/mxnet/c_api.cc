@@ -38,7 +38,9 @@ const Api& api() { return table(); }
 Status to_status(int code) {
   if (code == 0) return Status::ok();
   const std::string text = api().GetLastError();
-  return Status::internal("MXNet: " + text.substr(0, text.find('\n')));
+  const bool is_layout = text.find("IsMKLDNNData") != std::string::npos;
+  return Status::internal("MXNet: " + text.substr(0, text.find('\n')) +
+                          (is_layout ? "; pass a copy of the array (its copy() has rows)" : ""));
 }
 
 }  // namespace hvd::mxnet

@@ -33,17 +33,20 @@ EngineCall::EngineCall(Request request)
     : request_(std::move(request)), results_(request_.inputs.size()), missing_(request_.inputs.size()) {}
 
 Status EngineCall::push(int priority) {
-  for (const Array& array : request_.inputs) {
+  // Of what is only read Python has made copies where that may be needed: to reorder is to write, which would wait for
+  // other calls that read the same array, and ranks may make those in another order.
+  for (const Array& array : request_.outputs) {
     if (api().reorder != nullptr) api().reorder(array.handle());
   }
   auto written = distinct(request_.outputs, {});
   auto read = distinct(request_.inputs, request_.outputs);
   auto self = std::make_unique<std::shared_ptr<EngineCall>>(shared_from_this());
   calls_in_flight().add();
-  // The engine owns `self` from here on, and deletes it also when it refuses the operation.
+  // The engine owns `self` from here on, and drops it when the operation has ended or is refused.
   const int code = api().EnginePushAsyncND(
       &EngineCall::run, self.release(), &EngineCall::drop, &kCpu, read.data(), static_cast<int>(read.size()),
       written.data(), static_cast<int>(written.size()), &kCpuPrioritized, priority, "horovod", false);
+  if (code != 0 && !ended_.is_set()) calls_in_flight().remove();  // refused so early that it is not even dropped
   return to_status(code);
 }
 

@@ -155,6 +155,8 @@ def test_arrays_that_onednn_has_left_in_a_layout_of_its_own() -> None:
     total = 144.0 * sum(range(1, hvd.size() + 1))
     assert_is(hvd.allreduce(made, op=hvd.Sum), np.full((2, 32, 6, 6), total))
     assert hvd.allgather(made).shape == (2 * hvd.size(), 32, 6, 6)
+    with pytest.raises(mx.MXNetError, match="pass a copy of the array"):
+        hvd.allreduce(made.reshape((-1,)), name="part").wait_to_read()  # nothing tells that this is one, too
     weight = convolution.weight.data()  # an inference has changed its layout too
     hvd.allreduce_(weight, op=hvd.Sum)
     assert_is(weight, np.full((32, 16, 3, 3), hvd.size()))

@@ -68,6 +68,15 @@ def test_many_calls_in_another_order_on_each_rank() -> None:
         assert_is(array, np.full(10, number * float(hvd.size()) ** 3))
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4)])
+def test_many_calls_that_read_one_array_in_another_order_on_each_rank(shape: tuple[int, ...]) -> None:
+    given, made = mine("float32", shape), {}
+    for number in np.random.RandomState(hvd.rank()).permutation(30):
+        made[number] = hvd.allreduce(given, op=hvd.Sum, name=f"read.{number}")
+    for one in made.values():
+        assert_is(one, sum(everybodys("float32", shape)))
+
+
 def test_calls_of_one_array_keep_their_order() -> None:
     x = mx.nd.ones(3, dtype="float64")
     for number in range(50):
