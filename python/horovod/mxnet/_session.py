@@ -22,9 +22,10 @@ names = {kind: AutomaticNames() for kind in ("allreduce", "allgather", "broadcas
 def shutdown() -> None:
     """Ends the session on all ranks, when the operations that this process has given to MXNet's engine have ended.
 
-    May be called at any time and more than once, also before init(); init() may follow.
+    May be called at any time and more than once, also before init(); init() may follow. While an exception is handled,
+    as in `finally`, it waits for nothing: other ranks may never make these calls. They fail.
     """
-    if basics.is_initialized():
+    if basics.is_initialized() and sys.exc_info()[0] is None:
         core.mxnet_wait_for_calls()
     basics.shutdown()
 

@@ -28,6 +28,20 @@ for step in range(20):
 print("rank", hvd.rank(), "is done")
 """
 
+# A call that the other rank never makes, and an exception.
+ENDS_IN_FINALLY = """
+import mxnet as mx, horovod.mxnet as hvd
+hvd.init()
+hvd.allreduce(mx.nd.ones(1), name="both").wait_to_read()
+try:
+    made = hvd.allreduce(mx.nd.ones(1), name=f"of rank {hvd.rank()}")
+    if hvd.rank() == 1:
+        raise ValueError("no more of this")
+    made.wait_to_read()
+finally:
+    hvd.shutdown()
+"""
+
 # The engine that runs each operation at once, in the thread that pushes it.
 AT_ONCE = """
 import mxnet as mx, horovod.mxnet as hvd
@@ -70,6 +84,13 @@ def test_a_script_that_ends_while_its_calls_run_ends_well(horovodrun: Any) -> No
     assert job.out.count("is done") == 2, job.text
     assert "Traceback" not in job.text
     assert "Error" not in job.text
+
+
+def test_a_session_that_ends_after_an_exception_waits_for_nothing(horovodrun: Any) -> None:
+    job = horovodrun(2, "-c", ENDS_IN_FINALLY, env=ENV, deadline_s=60)
+    assert job.code == 1, job.text
+    assert "ValueError: no more of this" in job.err, job.text
+    assert "MXNetError: Horovod: " in job.err, job.text
 
 
 def test_the_engine_that_runs_everything_at_once(horovodrun: Any) -> None:
