@@ -15,9 +15,9 @@ from horovod._common.calls import Call, set_id
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.mxnet import _session
-from horovod.mxnet._arrays import check_arrays, empty_like, from_core, is_on_host, to_device, to_host, with_rows
-from horovod.mxnet._library import mx, push
+from horovod.mxnet._arrays import check_arrays
+from horovod.mxnet._library import mx
+from horovod.mxnet._pushed import Reduction, run, run_late
 
 __all__ = [
     "allgather",
@@ -34,61 +34,10 @@ __all__ = [
 ]
 
 Average = core.REDUCE_AVERAGE
-_Reduction = tuple[int, float, float, int]  # op, prescale, postscale, id of the process set
 
 
-def _push(
-    call: Call, name: str | None, reduction: _Reduction, inputs: Sequence[Any], outputs: Sequence[Any],
-    is_group: bool, priority: int,
-) -> Any:  # fmt: skip
-    """Under `horovod_<operation>.<name>`, or an automatic name, which the next call gets if this one is refused."""
-    prefix, process_set_id = f"horovod_{call.prefix}", reduction[3]
-    counted = _session.names[call.prefix]
-    wire_name = f"{prefix}.{name}" if name else counted.make(prefix, process_set_id)
-    try:
-        return push(call.named(wire_name), reduction, inputs, outputs, is_group, priority)
-    except BaseException:
-        if not name:
-            counted.release(process_set_id, wire_name)
-        raise
-
-
-def _moves(process_set: ProcessSet, caller: str) -> _Reduction:
+def _moves(process_set: ProcessSet, caller: str) -> Reduction:
     return core.REDUCE_SUM, 1.0, 1.0, set_id(process_set, caller)
-
-
-def _run(
-    call: Call, name: str | None, reduction: _Reduction, tensors: Sequence[Any], in_place: bool, caller: str,
-    priority: int, is_group: bool = False,
-) -> list[Any]:  # fmt: skip
-    """Pushes a call whose results have the shapes of its arguments, and returns these results without waiting."""
-    check_arrays(tensors, caller)
-    inputs = to_host(tensors) if in_place else with_rows(to_host(tensors))
-    outputs = inputs if in_place else [empty_like(tensor) for tensor in inputs]
-    _push(call, name, reduction, inputs, outputs, is_group, int(priority))
-    if not in_place:
-        return to_device(outputs, tensors)
-    for sent, tensor in zip(outputs, tensors, strict=True):
-        if not is_on_host(tensor):
-            sent.copyto(tensor)
-    return list(tensors)
-
-
-def _run_late(
-    call: Call, name: str | None, reduction: _Reduction, tensors: Sequence[Any], caller: str, priority: int,
-    is_group: bool = False,
-) -> tuple[list[Any], list[int]]:  # fmt: skip
-    """Runs a call whose results have shapes that all ranks decide. These, and the rows that an alltoall received."""
-    check_arrays(tensors, caller)
-    inputs = with_rows(to_host(tensors))
-    pushed = _push(call, name, reduction, inputs, [], is_group, int(priority))
-    error = pushed.wait()
-    if error is not None:
-        for tensor in inputs:  # an empty text: the engine left the call out, because of what an input came from
-            tensor.wait_to_read()
-        raise mx.MXNetError(f"Horovod: {error or caller + ': what an input depends on has failed'}")
-    made = [from_core(pushed.output_dlpack(index), tensor) for index, tensor in enumerate(inputs)]
-    return to_device(made, tensors), pushed.received_splits()
 
 
 def _check_rows(tensors: Sequence[Any], caller: str) -> None:
@@ -106,7 +55,7 @@ def _allreduce(
     if reduce_op == core.REDUCE_ADASUM:
         raise AssertionError(f"hvd.{caller}(): op=Adasum is not supported with MXNet")
     reduction = (reduce_op, float(factors[0]), float(factors[1]), set_id(process_set, caller))
-    return _run(
+    return run(
         Call(core.OP_ALLREDUCE, "allreduce"), name, reduction, tensors, in_place, caller, priority, is_group
     )
 
@@ -210,7 +159,7 @@ def broadcast(
     as for allreduce().
     """
     call = Call(core.OP_BROADCAST, "broadcast", int(root_rank))
-    return _run(call, name, _moves(process_set, "broadcast"), [tensor], False, "broadcast", priority)[0]
+    return run(call, name, _moves(process_set, "broadcast"), [tensor], False, "broadcast", priority)[0]
 
 
 def broadcast_(
@@ -222,7 +171,7 @@ def broadcast_(
 ) -> Any:
     """Overwrites `tensor` with global rank `root_rank`'s and returns it. Arguments and errors as for broadcast()."""
     call = Call(core.OP_BROADCAST, "broadcast", int(root_rank))
-    return _run(call, name, _moves(process_set, "broadcast_"), [tensor], True, "broadcast_", priority)[0]
+    return run(call, name, _moves(process_set, "broadcast_"), [tensor], True, "broadcast_", priority)[0]
 
 
 def allgather(
@@ -234,7 +183,7 @@ def allgather(
     allreduce(); its errors are raised here.
     """
     call = Call(core.OP_ALLGATHER, "allgather")
-    return _run_late(call, name, _moves(process_set, "allgather"), [tensor], "allgather", priority)[0][0]
+    return run_late(call, name, _moves(process_set, "allgather"), [tensor], "allgather", priority)[0][0]
 
 
 def grouped_allgather(
@@ -245,7 +194,7 @@ def grouped_allgather(
         return tensors
     call = Call(core.OP_ALLGATHER, "allgather")
     reduction = _moves(process_set, "grouped_allgather")
-    return _run_late(call, name, reduction, tensors, "grouped_allgather", priority, True)[0]
+    return run_late(call, name, reduction, tensors, "grouped_allgather", priority, True)[0]
 
 
 def _splits(splits: Any) -> list[int]:
@@ -274,7 +223,7 @@ def alltoall(
     for splits of another type or shape.
     """
     call = Call(core.OP_ALLTOALL, "alltoall", splits=() if splits is None else _splits(splits))
-    (made,), rows = _run_late(call, name, _moves(process_set, "alltoall"), [tensor], "alltoall", priority)
+    (made,), rows = run_late(call, name, _moves(process_set, "alltoall"), [tensor], "alltoall", priority)
     if splits is None:
         return made
     received = mx.nd.array(rows, dtype="int32")
@@ -291,7 +240,7 @@ def _reducescatter(
     _check_rows(tensors, caller)
     reduction = (op, float(factors[0]), float(factors[1]), set_id(process_set, caller))
     call = Call(core.OP_REDUCESCATTER, "reducescatter")
-    return _run_late(call, name, reduction, tensors, caller, priority, caller.startswith("grouped_"))[0]
+    return run_late(call, name, reduction, tensors, caller, priority, caller.startswith("grouped_"))[0]
 
 
 def reducescatter(
