@@ -146,7 +146,9 @@ void EngineCall::finish(const Status& status) {
   if (!end) return;
   status_ = status;
   ended_.set();
-  if (status.is_ok()) {
+  // Whoever waits for this object hears of its failure; without outputs nothing else depends on it, and the engine
+  // would only tell the next one who waits for everything.
+  if (status.is_ok() || request_.outputs.empty()) {
     end->callback(end->engine, end->parameter, nullptr);
   } else {
     const EngineError error("Horovod: " + status.message());

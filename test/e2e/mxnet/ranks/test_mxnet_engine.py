@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -100,6 +101,16 @@ def test_what_ranks_disagree_on_fails_where_it_is_waited_for_on_all() -> None:
         written.wait_to_read()
     with pytest.raises(mx.MXNetError, match="Mismatched tensor shapes"):
         hvd.allgather(mx.nd.ones((2, hvd.rank() + 1)), name="disagreed")
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_an_error_that_was_raised_is_not_kept_by_the_engine() -> None:
+    with contextlib.suppress(mx.MXNetError):
+        mx.nd.waitall()  # of what other tests did
+    with pytest.raises(mx.MXNetError, match="Mismatched tensor shapes"):
+        hvd.allgather(mx.nd.ones((2, hvd.rank() + 1)), name="raised")
+    mx.nd.waitall()
     assert_usable()
 
 
