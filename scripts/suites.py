@@ -124,7 +124,7 @@ SUITES = (
     pytest("keras", "test/e2e/keras", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
     pytest("jax", "test/e2e/jax", "-m", "not slow", workers=2),
     pytest("ray", "test/e2e/ray", "-m", "not slow", workers=2),
-    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras", "jax", "ray"), workers=3),
+    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras", "jax", "mxnet", "ray"), workers=3),
     cpp("asan", ("sanitizers",)),
     launcher("asan", "sanitizers"),
     cpp("tsan", ("sanitizers",)),

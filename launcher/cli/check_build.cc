@@ -16,7 +16,7 @@ struct Item {
 constexpr Item kItems[] = {
     {"Frameworks", "TensorFlow", true, ""},
     {"Frameworks", "PyTorch", true, ""},
-    {"Frameworks", "MXNet", false, "horovod.mxnet is not built yet"},
+    {"Frameworks", "MXNet", true, ""},
     {"Controllers", "MPI", false, "this Horovod needs no MPI and has none"},
     {"Controllers", "Gloo", true, ""},
     {"Tensor Operations", "NCCL", true, ""},
@@ -55,8 +55,8 @@ std::string check_build_text(bool verbose) {
   }
   return out + kernels_text() +
          "NCCL and the CUDA driver are found when a rank needs them: horovod.torch.nccl_built() tells the version.\n"
-         "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" "
-         "tells.\n";
+         "A framework must also be installed: python -c \"import horovod.torch\", \"import horovod.tensorflow\" or "
+         "\"import horovod.mxnet\" tells.\n";
 }
 
 }  // namespace hvd::launcher

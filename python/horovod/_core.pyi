@@ -88,6 +88,19 @@ class HandleGroup:
     def handles(self) -> list[Handle]: ...
 
 @final
+class MxnetCall:
+    """A collective that MXNet's engine was given."""
+
+    def wait(self) -> str | None:
+        """Why it has failed, or None; "" if the engine left it out, because what an input depends on has failed."""
+
+    def output_dlpack(self, index: int) -> Any:
+        """After it has ended well: the capsule ("dltensor") of one of the results that the core allocated."""
+
+    def received_splits(self) -> list[int]:
+        """After that: of an alltoall, how many rows came from each rank."""
+
+@final
 class RendezvousServer:
     """Where the processes of one job meet: horovod.runner.rendezvous, which has the documentation."""
 
@@ -307,6 +320,30 @@ def interrupt_waits() -> None:
 
 def jax_collective_handlers() -> dict[str, Any]:
     """The handlers of the custom call of collectives in JAX's programs, as jax.ffi takes them, by platform."""
+
+def mxnet_load(library: int) -> None:
+    """Finds MXNet's functions in a library by its handle of dlopen(). HorovodInternalError names what is missing."""
+
+def mxnet_push(
+    call: tuple[int, str, int, Sequence[int]],
+    reduction: tuple[int, float, float, int],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    grouped: bool,
+    priority: int,
+) -> MxnetCall:
+    """Gives MXNet's engine a collective, which it submits when its arrays are ready, those with a high priority first.
+
+    `call`, `reduction`: as for enqueue(). `inputs`, `outputs`: addresses of NDArrays; outputs as many as inputs, the
+    same in place, or none where the core allocates. `grouped`: all or none, each called `<name>_<i>of<n>`; without it
+    there is one input. ValueError for what can't be; other errors are those of the engine's operation.
+    """
+
+def mxnet_same_memory(one: int, other: int) -> bool:
+    """Whether the NDArrays at two addresses are parts of one memory."""
+
+def mxnet_wait_for_calls() -> None:
+    """Waits until all that mxnet_push() has given MXNet's engine has ended. KeyboardInterrupt on Ctrl-C."""
 
 def raise_call_failure() -> None:
     """Raises why the last such call that failed did so, once: KeyboardInterrupt after Ctrl-C."""

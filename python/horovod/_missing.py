@@ -14,7 +14,6 @@ _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, o
 _REASONS = {
     "horovod.spark": "Horovod on Spark is not built yet; start the script with horovodrun",
     "horovod.ray": "there is no such module; jobs on Ray are started by horovod.ray.RayExecutor",
-    "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, .tensorflow, .keras and .jax",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,
 }

@@ -7,12 +7,6 @@ namespace hvd::python {
 
 namespace {
 
-struct DLManagedTensor {
-  DLTensor dl_tensor;
-  void* manager_ctx;
-  void (*deleter)(DLManagedTensor*);
-};
-
 // The managed tensor and everything it points to, in one allocation with one owner: whoever calls the deleter.
 struct Export {
   DLManagedTensor managed{};

@@ -31,6 +31,11 @@ struct DLTensor {
   std::int64_t* strides;  // in elements; may be null: row after row
   std::uint64_t byte_offset;
 };
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor*);
+};
 
 // A DLPack capsule ("dltensor") over memory of a session; the consumer shares ownership. The unversioned ABI, which
 // torch, numpy and TensorFlow read.

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, module) {
   hvd::python::register_gradients(module);
   hvd::python::register_interrupts(module);
   hvd::python::register_jax(module);
+  hvd::python::register_mxnet(module);
   hvd::python::register_stacks(module);
   hvd::python::register_rendezvous(module);
   hvd::python::register_routes(module);

@@ -12,6 +12,7 @@ void register_tensor_calls(pybind11::module_& module);
 void register_gradients(pybind11::module_& module);
 void register_interrupts(pybind11::module_& module);
 void register_jax(pybind11::module_& module);
+void register_mxnet(pybind11::module_& module);
 void register_stacks(pybind11::module_& module);
 void register_rendezvous(pybind11::module_& module);
 void register_routes(pybind11::module_& module);

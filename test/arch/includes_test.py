@@ -76,8 +76,9 @@ ALLOWED: dict[str, list[str]] = {
                      "launcher/network", "launcher/plan", "launcher/process", "launcher/protocol", "launcher/ssh", "launcher/streams",
                      "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
     "starters": ["rendezvous/client", "rendezvous/server", "runtime/config", "runtime/crypto", "runtime/transport/net"],
-    "python/src": ["python/src/xla", "rendezvous/server", "runtime/config", "runtime/crypto", "starters"],
+    "python/src": ["python/src/mxnet", "python/src/xla", "rendezvous/server", "runtime/config", "runtime/crypto", "starters"],
     "python/src/xla": ["python/src"],
+    "python/src/mxnet": ["python/src"],
     "python/src/tensorflow": ["python/src", "python/src/xla"],
 }
 

@@ -18,7 +18,6 @@ from horovod import _missing
     [
         ("horovod.spark", r"^horovod\.spark: Horovod on Spark is not built yet; start the script with horovodrun$"),
         ("horovod.ray.driver_service", r"jobs on Ray are started by horovod\.ray\.RayExecutor"),
-        ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
         ("horovod.runner.elastic.driver", "start them with horovodrun --min-np"),
         ("horovod.runner.gloo_run", "start jobs with horovodrun"),
         ("horovod.runner.common.util.network", "start jobs with horovodrun"),

@@ -40,5 +40,5 @@ class _SessionWatch:
 
 @functools.cache
 def watch_interrupts() -> object:
-    """From now on, Ctrl-C also ends waits of a main thread inside TensorFlow or JAX. Called when they are imported."""
+    """From now on, Ctrl-C also ends waits of a main thread inside TensorFlow, JAX or MXNet. Called at their import."""
     return _SessionWatch()

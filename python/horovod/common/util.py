@@ -106,10 +106,11 @@ def _ask_extension(question: str, verbose: bool) -> str | None:
 
 @_cache
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether the framework `ext_base_name`, "torch" or "tensorflow", sees a GPU. `verbose`: print errors on stderr."""
+    """Whether the framework `ext_base_name`, "torch", "tensorflow" or "mxnet", sees a GPU. `verbose`: print errors."""
     programs = {
         "torch": "import torch; print(torch.cuda.is_available())",
         "tensorflow": "import tensorflow as tf; print(bool(tf.config.list_physical_devices('GPU')))",
+        "mxnet": "import mxnet; print(mxnet.context.num_gpus() > 0)",
     }
     program = programs.get(ext_base_name)
     return program is not None and _ask_in_new_process(program, verbose) == "True"

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from horovod._common import objects
+from horovod._common.array_objects import allgather_object_of, broadcast_object_of
 from horovod._common.calls import set_id
-from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax._session import host
 from horovod.jax._work import is_traced
@@ -67,16 +66,7 @@ def broadcast_object(
     `obj`: anything that pickle takes; on other ranks it is not used and may be None. `name` and `process_set`: as for
     broadcast(). HorovodInternalError: a rank is lost, the bytes are not the root's, or Horovod is not initialised.
     """
-    process_set_id = set_id(process_set, "broadcast_object")
-    purpose = objects.purpose("broadcast_object", name, process_set_id)
-    is_root = core.rank() == root_rank
-    name = name or "broadcast_object"
-    data = np.frombuffer(objects.dump(obj, purpose), np.uint8).copy() if is_root else np.zeros(0, np.uint8)
-    length = np.array([len(data)], np.int64)
-    host.broadcast_([length], [f"{name}.sz"], root_rank, process_set_id)
-    data = data if is_root else np.zeros(length[0], np.uint8)
-    host.broadcast_([data], [f"{name}.t"], root_rank, process_set_id)
-    return obj if is_root else objects.load(data.data, root_rank, purpose)
+    return broadcast_object_of(host, obj, root_rank, name, set_id(process_set, "broadcast_object"))
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
@@ -85,11 +75,4 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     `obj`: anything that pickle takes; size and type may differ between ranks. `name`, `process_set` and errors as for
     broadcast_object().
     """
-    process_set_id = set_id(process_set, "allgather_object")
-    purpose = objects.purpose("allgather_object", name, process_set_id)
-    name = name or "allgather_object"
-    data = np.frombuffer(objects.dump(obj, purpose), np.uint8)
-    lengths = host.allgather(np.array([len(data)], np.int64), f"{name}.sz", process_set_id)
-    gathered = np.split(host.allgather(data, f"{name}.t", process_set_id), np.cumsum(lengths)[:-1])
-    ranks = core.process_sets()[process_set_id]
-    return [objects.load(part.data, rank, purpose) for rank, part in zip(ranks, gathered, strict=True)]
+    return allgather_object_of(host, obj, name, set_id(process_set, "allgather_object"))

@@ -1,0 +1,59 @@
+"""The MXNet module's part of the session: its automatic names, and the end of what MXNet's engine still has to do."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+
+from horovod._common.arrays import ArrayCollectives
+from horovod._common.names import AutomaticNames
+from horovod._common.native import core
+from horovod._common.session import basics
+from horovod._common.session_watch import watch_interrupts
+from horovod.common.process_sets import _on_removal
+
+__all__ = ["basics", "host", "names", "shutdown"]
+
+host = ArrayCollectives("horovod.mxnet")  # for objects, which are no arrays of MXNet
+# One count for each kind of operation.
+names = {kind: AutomaticNames() for kind in ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")}
+
+
+def shutdown() -> None:
+    """Ends the session on all ranks, when the operations that this process has given to MXNet's engine have ended.
+
+    May be called at any time and more than once, also before init(); init() may follow. While an exception is handled,
+    as in `finally`, it waits for nothing: other ranks may never make these calls. They fail.
+    """
+    if basics.is_initialized() and sys.exc_info()[0] is None:
+        core.mxnet_wait_for_calls()
+    basics.shutdown()
+
+
+def _finish_at_exit() -> None:
+    """Not after an exception, of which the other ranks do not know yet, nor in a child that a rank has forked."""
+    if core.is_initialized() and not hasattr(sys, "last_value"):
+        core.mxnet_wait_for_calls()
+
+
+def _after_init(started: bool) -> None:
+    if started:
+        atexit.unregister(_finish_at_exit)
+        atexit.register(_finish_at_exit)  # runs before what init() has registered
+
+
+def _after_shutdown() -> None:
+    for counted in names.values():
+        counted.restart()
+    host.names.restart()
+
+
+def _after_removal(process_set_id: int) -> None:
+    for counted in names.values():
+        counted.forget(process_set_id)
+    host.names.forget(process_set_id)
+
+
+watch_interrupts()
+basics._add_hooks(_after_init, _after_shutdown)
+_on_removal(_after_removal)

@@ -1,0 +1,39 @@
+"""Tests in this folder run on every rank of a job at once.
+
+    HVD_MXNET_RANKS=1 HOROVOD_DYNAMIC_PROCESS_SETS=1 horovodrun -np 2 python -m pytest -x test/e2e/mxnet/ranks
+
+test_mxnet_ranks.py starts them; collected without HVD_MXNET_RANKS they are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from rank_world import check_nothing_is_left, choose
+
+collect_ignore_glob = [] if os.environ.get("HVD_MXNET_RANKS") == "1" else ["*"]
+
+
+@pytest.fixture(autouse=True)
+def session() -> Iterator[None]:
+    """An initialised Horovod, and nothing in MXNet's engine at the end."""
+    import horovod.mxnet as hvd
+    from horovod import _core
+
+    hvd.init()
+    yield
+    _core.mxnet_wait_for_calls()
+    check_nothing_is_left()
+
+
+@pytest.fixture
+def several_ranks() -> None:
+    """Marks a test that makes no sense on one rank."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what does not fit the number of ranks."""
+    choose(config, items)
