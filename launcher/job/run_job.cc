@@ -60,6 +60,7 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   names.reserve(joined.size());
   for (const JoinedHost& host : joined) names.push_back(host.name);
   config.hosts = share_ranks(names, config.num_proc);
+  for (std::size_t i = 0; i < joined.size(); ++i) config.hosts[i].node = joined[i].node;
   auto plan = make_job_plan(std::move(config), env);
   if (!plan.is_ok()) return fail(plan.status());
   JobDriver driver(loop, std::move(plan).value(), start, std::move(joined));

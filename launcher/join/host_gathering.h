@@ -21,6 +21,7 @@ namespace hvd::launcher {
 // A host whose agent was not started by us, and that has called in instead (`horovodrun --join`).
 struct JoinedHost {
   std::string name;
+  std::string node;     // see HostSpec
   std::string address;  // numeric: where it called from
   std::unique_ptr<SealedLink> link;
 };
@@ -41,7 +42,7 @@ class HostGathering {
   static std::size_t max_descriptors(int hosts);
   // Runs the loop until all are there, or an error that says how many came; `print` is told now and then.
   Status wait(Millis patience, const std::function<void(const std::string&)>& print);
-  // Requires: wait() has succeeded; once. By name.
+  // Requires: wait() has succeeded; once. By name, but those of one node follow its first.
   std::vector<JoinedHost> take();
 
  private:
@@ -54,6 +55,7 @@ class HostGathering {
     std::unique_ptr<SealedLink> link;
     std::unique_ptr<loop::Timer> deadline;
     std::string name;  // "" until it has been taken
+    std::string node;
   };
   HostGathering(MainLoop& loop, const GatherConfig& config, const crypto::Secret& token);
   Status listen();

@@ -56,6 +56,7 @@ struct JoinKeys {
 struct JoinRequest {
   std::string version;  // of the product
   std::string name;     // of the host, in the job
+  std::string node = {};  // see HostSpec
 };
 
 // The launcher's answer. One that is accepted waits for a record with a cookie, and starts an agent with that; from
