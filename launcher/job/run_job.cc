@@ -53,7 +53,7 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   if (!gathering.is_ok()) return fail(gathering.status());
   say("waits for " + std::to_string(asked.hosts) + (asked.hosts == 1 ? " host" : " hosts") + " at " +
       gathering.value()->address());
-  const Status status = gathering.value()->wait(config.start_timeout, say);
+  const Status status = gathering.value()->wait(config.start_timeout, say, config.results_fd);
   if (!status.is_ok()) return fail(status);
   std::vector<JoinedHost> joined = gathering.value()->take();
   std::vector<std::string> names;

@@ -239,8 +239,18 @@ std::string HostGathering::progress() const {
   return text;
 }
 
-Status HostGathering::wait(Millis patience, const std::function<void(const std::string&)>& print) {
+Status HostGathering::wait(Millis patience, const std::function<void(const std::string&)>& print,
+                           std::optional<int> asker) {
   bool is_late = false;
+  bool is_gone = false;
+  std::optional<loop::Poll> watch;
+  if (asker) {
+    watch.emplace(loop_.get(), *asker, [&](bool readable, bool) {
+      is_gone = readable;  // it says nothing, so that is its end
+      loop_.stop();
+    });
+    watch->watch(true, false);
+  }
   loop::Timer deadline(loop_.get(), [&] {
     is_late = true;
     loop_.stop();
@@ -248,7 +258,8 @@ Status HostGathering::wait(Millis patience, const std::function<void(const std::
   loop::Timer message(loop_.get(), [&] { print(progress()); });
   deadline.start(patience);
   message.start_repeating(kMessage);
-  while (!is_late && count() < static_cast<std::size_t>(config_.hosts)) loop_.run();
+  while (!is_late && !is_gone && count() < static_cast<std::size_t>(config_.hosts)) loop_.run();
+  if (is_gone) return Status::aborted("the process that started this job and waits for its results is gone");
   if (count() == static_cast<std::size_t>(config_.hosts)) return Status::ok();
   return Status::timeout("after " + std::to_string(patience.count() / 1000) + " s (--start-timeout) " + progress() +
                          "; each calls `horovodrun --join " + call_at_ + "`");

@@ -40,8 +40,9 @@ class HostGathering {
   const std::string& address() const { return address_; }
   // What hosts that call in may take at a time, their connections to the job's agents apart.
   static std::size_t max_descriptors(int hosts);
-  // Runs the loop until all are there, or an error that says how many came; `print` is told now and then.
-  Status wait(Millis patience, const std::function<void(const std::string&)>& print);
+  // Runs the loop until all are there, or an error that says how many came; `print` is told now and then. kAborted when
+  // the other end of `asker`, a connected socket, is closed meanwhile: nobody wants the job any more.
+  Status wait(Millis patience, const std::function<void(const std::string&)>& print, std::optional<int> asker = {});
   // Requires: wait() has succeeded; once. By name, but those of one node follow its first.
   std::vector<JoinedHost> take();
 

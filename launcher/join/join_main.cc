@@ -115,9 +115,8 @@ class Joiner {
   void ask() {
     utsname names = {};
     const std::string node = ::uname(&names) == 0 ? names.nodename : "";
-    link_->write(encode(JoinRequest{.version = HVD_VERSION,
-                               .name = config_.host_name.value_or(node),
-                               .node = config_.node_name.value_or("")}));
+    link_->write(encode(JoinRequest{
+        .version = HVD_VERSION, .name = config_.host_name.value_or(node), .node = config_.node_name.value_or("")}));
   }
 
   void heard(ByteSpan record) {

@@ -78,9 +78,11 @@ def run_spark_job(job: SparkJob, payload: bytes) -> list[Any]:
                 on_start=tasks.watch,
             )
         except RuntimeError as error:
+            if words.come is not None:
+                raise TimeoutException(_why_late(context, tasks, words, num_proc, job, host)) from None
             failure = error
-        tasks.cancel()
-    raise _explained(failure, words, tasks, num_proc, job.start_timeout_s)
+            tasks.cancel()
+    raise _explained(failure, words, tasks)
 
 
 def active_context() -> SparkContext:
@@ -132,17 +134,31 @@ def _addresses_of(host: str) -> list[tuple[Any, ...]]:
         raise ValueError(f"{_CALLER}: spark.driver.host={host} is not known on this host: {error}") from error
 
 
-def _explained(
-    error: RuntimeError, words: LauncherWords, tasks: SparkTasks, num_proc: int, start_timeout_s: int
-) -> Exception:
-    """The error of the job, or of its start, with what Spark has to say."""
-    if words.come is not None:
-        return TimeoutException(
-            f"{_CALLER}: after {start_timeout_s} s (start_timeout) {words.come} of {num_proc} Spark tasks have started: "
-            f"{tasks.state()}. All {num_proc} must run at the same time, so Spark needs that many free cores "
-            "(spark.task.cpus for each), and GPUs where tasks ask for them; other jobs and stages of the application "
-            f"count. {words.last}"
+def _why_late(
+    context: SparkContext, tasks: SparkTasks, words: LauncherWords, num_proc: int, job: SparkJob, host: str
+) -> str:
+    """Of tasks that have not called in in time."""
+    running = tasks.running()
+    if running >= num_proc:
+        reason = (
+            f"Spark runs all of them, so they cannot reach the driver at {host} (spark.driver.host; a firewall?), or "
+            "have only just begun (start_timeout)"
         )
+    else:
+        reason = (
+            f"Spark runs {running}, and has spark.default.parallelism {context.defaultParallelism}. All {num_proc} must "
+            "run at the same time: that takes as many free cores (spark.task.cpus for each task), and GPUs where tasks "
+            "ask for them; what else the application runs counts, too"
+        )
+    unproven = f"; {words.last}" if words.last else ""
+    return (
+        f"{_CALLER}: after {job.start_timeout_s} s (start_timeout) {words.come} of {num_proc} Spark tasks have called "
+        f"in: {reason}{unproven}"
+    )
+
+
+def _explained(error: RuntimeError, words: LauncherWords, tasks: SparkTasks) -> RuntimeError:
+    """The error of the job with what Spark has to say."""
     if tasks.error is not None:
         what = f"{_CALLER}: Spark has ended the tasks" if tasks.has_ended_launcher else str(_placed(error, words))
         explained = RuntimeError(f"{what}\nSpark says: {tasks.reason()}")

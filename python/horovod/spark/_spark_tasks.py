@@ -69,9 +69,12 @@ class SparkTasks:
         with contextlib.suppress(Exception):  # the context may have been stopped
             self._context.cancelJobGroup(self._group)
 
-    def state(self) -> str:
-        """What Spark has for them, in words."""
-        return f"the application has spark.default.parallelism {self._context.defaultParallelism}"
+    def running(self) -> int:
+        """How many of the tasks Spark runs now, as far as it knows."""
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
     def reason(self) -> str:
         """Why Spark's job has failed, cut."""

@@ -25,6 +25,7 @@ DEVICES = "HVD_SPARK_DEVICES"
 _PYTHONPATH = "HOROVOD_SPARK_PYTHONPATH"
 
 _LOOK_AT_PARENT_S = 1.0
+_LONGER_THAN_DRIVER_S = 60
 _MOST_SAID_BYTES = 4000
 
 
@@ -53,7 +54,8 @@ class TaskHost:
     def _be_host(self, index: int, host: str, token_file: str) -> None:
         argv = [find_launcher(), "--join", self.address, "--token-file", token_file]
         argv += ["--host-name", f"task-{index}.{host}", "--node-name", node_name(_env.get("CONTAINER_ID"))]
-        argv += ["--start-timeout", str(self.start_timeout_s), "--end-with-parent", str(os.getpid())]
+        # Longer than the driver waits, who then knows that the tasks run, and ends them.
+        argv += ["--start-timeout", str(self.start_timeout_s + _LONGER_THAN_DRIVER_S), "--end-with-parent", str(os.getpid())]
         with tempfile.TemporaryFile() as said:
             called = subprocess.Popen(
                 argv,
