@@ -16,7 +16,6 @@ from horovod import _missing
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("horovod.spark", r"^horovod\.spark: Horovod on Spark is not built yet; start the script with horovodrun$"),
         ("horovod.ray", "Horovod on Ray is not built yet"),
         ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
         ("horovod.runner.elastic.driver", "start them with horovodrun --min-np"),
