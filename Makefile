@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous starters launcher python cmake -type 
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-gpu carry-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
+.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-spark test-gpu carry-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-sanitizers  the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
+	@echo "make test-spark  horovod.spark on a real Spark (pyspark in an environment of its own, Java)"
 	@echo "make test-gpu    what needs a GPU, with PYTHON=... that has torch, in SECONDS=...; make carry-gpu packs for it"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/, PYTHON=..."
 	@echo "make lint        types, style, includes      make install     build and install into .venv"
@@ -61,6 +62,9 @@ carry-gpu: wheel
 
 test-matrix: wheel
 	$(VENV)/python scripts/matrix.py
+
+test-spark: wheel
+	$(VENV)/python scripts/spark.py
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint

@@ -123,7 +123,7 @@ SUITES = (
     pytest("tensorflow", "test/e2e/tensorflow", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
     pytest("keras", "test/e2e/keras", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
     pytest("jax", "test/e2e/jax", "-m", "not slow", workers=2),
-    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras", "jax"), workers=3),
+    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras", "jax", "spark"), workers=3),
     cpp("asan", ("sanitizers",)),
     launcher("asan", "sanitizers"),
     cpp("tsan", ("sanitizers",)),

@@ -17,7 +17,7 @@ _REASONS = {
     "horovod.spark.keras": _ESTIMATORS,
     "horovod.spark.torch": _ESTIMATORS,
     "horovod.spark.lightning": _ESTIMATORS,
-    "horovod.spark.tensorflow": "tf.data services on Spark are not built; docs/api/tensorflow.md has those without Spark",
+    "horovod.spark.tensorflow": "services for tf.data on Spark are not built; docs/api/tensorflow.md has others",
     "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",
     "horovod.ray": "Horovod on Ray is not built yet; start the script with horovodrun",
     "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, .tensorflow, .keras and .jax",

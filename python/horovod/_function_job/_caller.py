@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import importlib.metadata
+import io
 import os
 import pickle
 import shutil
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO
 
 from horovod._function_job import _message
+
+Stream = TextIO | io.TextIOBase
 
 _PIECE = struct.Struct("<iII")  # slot, incarnation, size: launcher/job/result_channel.h
 _FAILED, _FINISHED = -1, -2  # slots of the job's own pieces
@@ -116,7 +119,7 @@ def _receive(results: socket.socket, caller: str) -> _Received:
     return received
 
 
-def _copy_text(source: BinaryIO, target: TextIO) -> None:
+def _copy_text(source: BinaryIO, target: Stream) -> None:
     """To the end, also when the target takes no more: the job must not wait for a reader."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while chunk := os.read(source.fileno(), 65536):
@@ -124,7 +127,7 @@ def _copy_text(source: BinaryIO, target: TextIO) -> None:
             _write_text(target, decoder.decode(chunk))
 
 
-def _write_text(target: TextIO, text: str) -> None:
+def _write_text(target: Stream, text: str) -> None:
     try:
         target.write(text)
     except UnicodeEncodeError as error:
@@ -226,8 +229,8 @@ def run_function_job(
     payload: bytes,
     *,
     caller: str = "horovod.run",
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
+    stdout: Stream | None = None,
+    stderr: Stream | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> list[Any]:
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.

@@ -15,7 +15,6 @@ import itertools
 import os
 import secrets
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ class LauncherWords(io.TextIOBase):
         self._is_gathering = True
         self.come: int | None = None  # how many tasks had called in when the time was over
         self.last = ""  # what else horovodrun has said before ranks have
-        self.failed_rank = ""  # "rank 1 on host task-1.n01 (pid 4711)": the first that failed
+        self.failed_rank = ""  # "rank 1 on host task-1.n01 (pid 4711)": the first to fail
 
     def write(self, text: str) -> int:
         if not self._is_gathering:

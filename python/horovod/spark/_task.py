@@ -55,7 +55,8 @@ class TaskHost:
         argv = [find_launcher(), "--join", self.address, "--token-file", token_file]
         argv += ["--host-name", f"task-{index}.{host}", "--node-name", node_name(_env.get("CONTAINER_ID"))]
         # Longer than the driver waits, who then knows that the tasks run, and ends them.
-        argv += ["--start-timeout", str(self.start_timeout_s + _LONGER_THAN_DRIVER_S), "--end-with-parent", str(os.getpid())]
+        argv += ["--start-timeout", str(self.start_timeout_s + _LONGER_THAN_DRIVER_S)]
+        argv += ["--end-with-parent", str(os.getpid())]
         with tempfile.TemporaryFile() as said:
             called = subprocess.Popen(
                 argv,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+START_S = 150.0  # of Spark, too, on a busy machine
+
 
 def soon(condition: Callable[[], bool], what: str, deadline_s: float = 40.0) -> None:
     """Waits until the condition holds; fails the test when it does not in time."""
@@ -45,7 +47,8 @@ class Marks:
     def wait_for(self, ranks: int) -> list[int]:
         """Their process ids, in rank order, once all of them run."""
         files = [self.folder / f"rank{rank}" for rank in range(ranks)]
-        soon(lambda: all(file.exists() and file.read_text().endswith(".") for file in files), f"{ranks} ranks run")
+        is_there = lambda file: file.exists() and file.read_text().endswith(".")  # noqa: E731
+        soon(lambda: all(map(is_there, files)), f"{ranks} ranks run", START_S)
         return [int(file.read_text()[:-1]) for file in files]
 
 

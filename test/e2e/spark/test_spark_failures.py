@@ -148,11 +148,14 @@ def test_no_process_outlives_the_driver(tmp_path: Path, end: signal.Signals) -> 
     with subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as driver:
-        pids = Marks(tmp_path).wait_for(2)
-        pids += [pid for pid in ancestors(pids[0]) + ancestors(pids[1]) if "horovodrun" in command_line(pid)]
-        assert len(pids) >= 6
-        driver.send_signal(end)
-        out, err = driver.communicate(timeout=60)
+        try:
+            pids = Marks(tmp_path).wait_for(2)
+            pids += [pid for pid in ancestors(pids[0]) + ancestors(pids[1]) if "horovodrun" in command_line(pid)]
+            assert len(pids) >= 6
+            driver.send_signal(end)
+            out, err = driver.communicate(timeout=60)
+        finally:
+            driver.kill()
     assert_gone(pids)
     if end == signal.SIGINT:
         assert out.endswith("driver goes on\n")

@@ -56,6 +56,8 @@ class Store(ABC):
         checkpoint_filename: In a run's folder; default: "checkpoint".
     """
 
+    _CHECKPOINT = "checkpoint"
+
     def __init__(
         self,
         prefix_path: str,
@@ -71,7 +73,7 @@ class Store(ABC):
         self._data = {kind: self._full(path, _DATA[kind]) for kind, path in given.items()}
         self._runs = self._full(runs_path, _RUNS)
         self._save_runs = save_runs
-        self._checkpoint_filename = checkpoint_filename or "checkpoint"
+        self._checkpoint_filename = checkpoint_filename or self._CHECKPOINT
 
     @staticmethod
     def create(prefix_path: str, *args: Any, **kwargs: Any) -> FilesystemStore:

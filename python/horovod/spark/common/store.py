@@ -31,7 +31,7 @@ class HDFSStore(FilesystemStore):
         user, kerb_ticket: Who asks, and the file of their Kerberos ticket.
         driver: "libhdfs" is all there is.
         extra_conf: More of Hadoop's configuration.
-        args, kwargs: See FilesystemStore.
+        kwargs: See FilesystemStore.
 
     Raises:
         ValueError: Another scheme, no path, or another driver.
@@ -40,7 +40,6 @@ class HDFSStore(FilesystemStore):
     def __init__(
         self,
         prefix_path: str,
-        *args: Any,
         host: str | None = None,
         port: int | None = None,
         user: str | None = None,
@@ -58,7 +57,7 @@ class HDFSStore(FilesystemStore):
         self._port = port or place.port or 0
         self._authority = place.netloc or (f"{host}:{port}" if host and port else host or "")
         self._login = {"user": user, "kerb_ticket": kerb_ticket, "extra_conf": dict(extra_conf or {}) or None}
-        super().__init__(prefix_path, *args, **kwargs)
+        super().__init__(prefix_path, **kwargs)
 
     @staticmethod
     def matches(path: str) -> bool:
@@ -109,11 +108,11 @@ class DBFSLocalStore(FilesystemStore):
         args, kwargs: See FilesystemStore. The default checkpoint_filename is "checkpoint.tf".
     """
 
+    _CHECKPOINT = "checkpoint.tf"
     _FORMS = re.compile(r"^(?:dbfs:/|file:///dbfs/|file:/dbfs/|/dbfs/)(?!/)")
 
-    def __init__(self, prefix_path: str, *args: Any, checkpoint_filename: str | None = None, **kwargs: Any) -> None:
-        normalized = self.normalize_path(prefix_path)
-        super().__init__(normalized, *args, checkpoint_filename=checkpoint_filename or "checkpoint.tf", **kwargs)
+    def __init__(self, prefix_path: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(self.normalize_path(prefix_path), *args, **kwargs)
 
     @classmethod
     def matches(cls, path: str) -> bool:
