@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from matrix import ROOT, WORK, Row, newest_wheel, prepare
 
-SPARK = Row("spark", ("pyspark==4.3.0", "torch==2.13.0", "numpy", "fsspec", "pyarrow"))
+SPARK = Row("spark", ("pyspark==4.3.0", "torch==2.13.0", "scikit-learn", "numpy", "fsspec", "pyarrow"))
 TESTS = ("test/python/spark", "test/e2e/spark")
 DEADLINE_S = 1200
 

@@ -236,7 +236,8 @@ def run_function_job(
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
 
     What ranks and horovodrun write goes to `stdout` and `stderr`, else to those of this process. `on_start` gets
-    horovodrun's process, before anything of it is read. RuntimeError, whose text begins with `caller`, if the job fails.
+    horovodrun's process, before anything of it is read. RuntimeError, whose text begins with `caller`, if the job
+    fails.
     """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))
@@ -281,8 +282,8 @@ def _results(received: _Received, code: int) -> list[Any]:
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
     if missing:
         raise RuntimeError(
-            f"{received.caller}: {'rank' if len(missing) == 1 else 'ranks'} {', '.join(missing)} ended with exit code 0 "
-            "without returning anything: "
+            f"{received.caller}: {'rank' if len(missing) == 1 else 'ranks'} {', '.join(missing)} ended with exit code "
+            "0 without returning anything: "
             "did the function call os._exit() or execv()?"
         )
     return [report.value for report in reports if report is not None]

@@ -115,8 +115,8 @@ def _token_file(token: str) -> Iterator[str]:
 
 
 def address_for_tasks(driver_host: str) -> tuple[str, str]:
-    """Where to listen, and where tasks call: the address by which Spark's executors reach the driver. One that is not of
-    this host, as that of a forwarded port, is called, and listened for on all addresses."""
+    """Where to listen, and where tasks call: the address by which Spark's executors reach the driver. One that is not
+    of this host, as that of a forwarded port, is called, and listened for on all addresses."""
     for kind, _, _, _, place in _addresses_of(driver_host):
         address = str(place[0])
         with contextlib.suppress(OSError), socket.socket(kind) as probe:
@@ -145,9 +145,9 @@ def _why_late(
         )
     else:
         reason = (
-            f"Spark runs {running}, and has spark.default.parallelism {context.defaultParallelism}. All {num_proc} must "
-            "run at the same time: that takes as many free cores (spark.task.cpus for each task), and GPUs where tasks "
-            "ask for them; what else the application runs counts, too"
+            f"Spark runs {running}, and has spark.default.parallelism {context.defaultParallelism}. All {num_proc} "
+            "must run at the same time: that takes as many free cores (spark.task.cpus for each task), and GPUs where "
+            "tasks ask for them; what else the application runs counts, too"
         )
     unproven = f"; {words.last}" if words.last else ""
     return (

@@ -100,7 +100,7 @@ def run_elastic(
     min_np: int | None = None,
     max_np: int | None = None,
 ) -> list[Any]:
-    """Is not built: always raises NotImplementedError, which says what to use."""
+    """Is not built: always raises NotImplementedError, which says what to use. Arguments as for Horovod's."""
     raise NotImplementedError(
         "horovod.spark.run_elastic is not built: Spark tasks call in at the start of a job, and a job whose hosts call "
         "in is not elastic yet. Use horovod.spark.run() with checkpoints, or an elastic job without Spark: "

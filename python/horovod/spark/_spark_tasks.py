@@ -22,8 +22,8 @@ _MOST_SAID = 2000
 
 
 class SparkTasks:
-    """A context: its thread waits for begin(), runs one Spark job of `num_proc` tasks in the job group `group`, and ends
-    horovodrun when the job fails. At its end no task of it runs any more, unless Spark does not answer."""
+    """A context: its thread waits for begin(), runs one Spark job of `num_proc` tasks in the job group `group`, and
+    ends horovodrun when the job fails. At its end no task of it runs any more, unless Spark does not answer."""
 
     def __init__(
         self, context: SparkContext, group: str, num_proc: int, host_of_task: Callable[[int], TaskHost]

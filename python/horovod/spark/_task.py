@@ -1,4 +1,4 @@
-"""What runs in a Spark task: one host of the job, which calls the driver in and holds one rank."""
+"""What runs in a Spark task: one host of the job, which calls in at the driver and holds one rank."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from documented import undocumented
+
 
 def test_without_pyspark_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("horovod.spark")]:
@@ -86,3 +88,8 @@ def test_a_node_is_a_host_or_a_container_on_it() -> None:
 def test_estimators_say_that_they_are_not_there(name: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"estimators on Spark are not built; train in a function"):
         importlib.import_module(f"horovod.spark.{name}")
+
+
+def test_help_answers_for_every_public_name() -> None:
+    names = ("horovod.spark", "horovod.spark.task", "horovod.spark.common.backend", "horovod.spark.common.store")
+    assert undocumented(*map(importlib.import_module, names)) == []

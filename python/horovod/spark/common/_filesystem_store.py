@@ -67,30 +67,31 @@ class FilesystemStore(Store):
         return path.removeprefix("file://")
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether there is a file or folder `path`."""
         return bool(self.fs.exists(self.get_full_path(path)))
 
     def read(self, path: str) -> bytes:
-        """What the file holds. FileNotFoundError if there is none."""
+        """What the file `path` holds. FileNotFoundError if there is none."""
         with self.fs.open(self.get_full_path(path), "rb") as file:
             content: bytes = file.read()
         return content
 
     def write_text(self, path: str, text: str) -> None:
-        """Writes the file anew, and makes its folder."""
+        """Writes `text` to the file `path`, anew, and makes its folder."""
         full = self.get_full_path(path)
         self.fs.makedirs(posixpath.dirname(full), exist_ok=True)
         with self.fs.open(full, "w") as file:
             file.write(text)
 
     def ls(self, path: str) -> list[str]:
+        """Full paths of what is in the folder `path`; [] if there is no such folder."""
         full = self.get_full_path(path)
         if not self.fs.exists(full):
             return []
         return [posixpath.join(full, posixpath.basename(entry.rstrip("/"))) for entry in self.fs.ls(full, detail=False)]
 
     def is_parquet_dataset(self, path: str) -> bool:
-        """Whether Parquet data lies there. ImportError: pyarrow is missing."""
+        """Whether Parquet data lies at `path`. ImportError: pyarrow is missing."""
         parquet = imported("pyarrow.parquet", "Parquet data")
         try:
             return isinstance(self.get_parquet_dataset(path), parquet.ParquetDataset)
@@ -98,7 +99,7 @@ class FilesystemStore(Store):
             return False
 
     def get_parquet_dataset(self, path: str) -> Any:
-        """A pyarrow.parquet.ParquetDataset. OSError if nothing is there."""
+        """The pyarrow.parquet.ParquetDataset at `path`. OSError if nothing is there."""
         parquet = imported("pyarrow.parquet", "Parquet data")
         return parquet.ParquetDataset(self.fs._strip_protocol(self.get_full_path(path)), filesystem=self.fs)
 
@@ -117,7 +118,7 @@ class FilesystemStore(Store):
                 self.fs.put_file(os.path.join(folder, name), posixpath.join(target, name))
 
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that copies what is in a local folder into the run's."""
+        """A function that copies what is in a local folder into that of the run `run_id`."""
         run_path = self.get_run_path(run_id)
 
         def sync(local_folder: str) -> None:
@@ -126,5 +127,5 @@ class FilesystemStore(Store):
         return sync
 
     def read_serialized_keras_model(self, path: str, model: Any, custom_objects: Any) -> Any:
-        """Is not built: it belongs to the Keras estimator."""
+        """Is not built, whatever `path`, `model` and `custom_objects` are: it belongs to the Keras estimator."""
         raise NotImplementedError("read_serialized_keras_model is for Keras estimators on Spark, which are not built")

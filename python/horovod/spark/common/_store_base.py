@@ -77,7 +77,7 @@ class Store(ABC):
 
     @staticmethod
     def create(prefix_path: str, *args: Any, **kwargs: Any) -> FilesystemStore:
-        """The store for that path: hdfs:// a HDFSStore, on Databricks a path of DBFS a DBFSLocalStore, all else a
+        """The store for `prefix_path`: with hdfs:// a HDFSStore, on Databricks a path of DBFS a DBFSLocalStore, all else a
         FilesystemStore; `args` and `kwargs` are for it. ValueError: no path, or one that the store cannot have."""
         from horovod.spark.common import store
 
@@ -98,11 +98,11 @@ class Store(ABC):
 
     @abstractmethod
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that copies what is in a local folder into the run's."""
+        """A function that copies what is in a local folder into that of the run `run_id`."""
 
     @abstractmethod
     def ls(self, path: str) -> list[str]:
-        """Full paths of what is in the folder; [] if there is no such folder."""
+        """Full paths of what is in the folder `path`; [] if there is no such folder."""
 
     def _data_path(self, kind: str, idx: int | None) -> str:
         return self._data[kind] if idx is None else f"{self._data[kind]}.{idx}"
@@ -112,11 +112,11 @@ class Store(ABC):
         return self._data_path("train", idx)
 
     def get_val_data_path(self, idx: int | None = None) -> str:
-        """Where the validation data lies."""
+        """Where the validation data lies; `idx` numbers data sets."""
         return self._data_path("val", idx)
 
     def get_test_data_path(self, idx: int | None = None) -> str:
-        """Where the test data lies."""
+        """Where the test data lies; `idx` numbers data sets."""
         return self._data_path("test", idx)
 
     def get_data_metadata_path(self, path: str) -> str:
@@ -132,19 +132,19 @@ class Store(ABC):
         return self._runs
 
     def get_run_path(self, run_id: str) -> str:
-        """The folder of one run."""
+        """The folder of the run `run_id`."""
         return posixpath.join(self._runs, run_id)
 
     def get_checkpoint_path(self, run_id: str) -> str | None:
-        """The run's checkpoint; None if runs are not saved."""
+        """The checkpoint of the run `run_id`; None if runs are not saved."""
         return posixpath.join(self.get_run_path(run_id), self._checkpoint_filename) if self._save_runs else None
 
     def get_checkpoints(self, run_id: str, suffix: str = ".ckpt") -> list[str]:
-        """The files of the run's folder that end in `suffix`, sorted by name."""
+        """The files in the folder of the run `run_id` that end in `suffix`, sorted by name."""
         return sorted(path for path in self.ls(self.get_run_path(run_id)) if path.endswith(suffix))
 
     def get_logs_path(self, run_id: str) -> str | None:
-        """The folder of the run's logs; None if runs are not saved."""
+        """The folder of the logs of the run `run_id`; None if runs are not saved."""
         return posixpath.join(self.get_run_path(run_id), _LOGS) if self._save_runs else None
 
     def get_checkpoint_filename(self) -> str:
@@ -160,7 +160,7 @@ class Store(ABC):
         return local_output_dir
 
     def to_remote(self, run_id: str, dataset_idx: int | None = None) -> RemoteStore:
-        """What ranks need of this store for one run."""
+        """What ranks need of this store for the run `run_id`, on the data sets of number `dataset_idx`."""
         return RemoteStore(
             train_data_path=self.get_train_data_path(dataset_idx),
             val_data_path=self.get_val_data_path(dataset_idx),

@@ -35,7 +35,7 @@ class Backend(ABC):
 
     @abstractmethod
     def num_processes(self) -> int:
-        """The number of ranks."""
+        """The number of ranks that run() has."""
 
 
 class SparkBackend(Backend):
@@ -66,4 +66,5 @@ class SparkBackend(Backend):
         return run(fn, args, kwargs, num_proc=self._num_proc, env=wanted, **self._kwargs)
 
     def num_processes(self) -> int:
+        """The number of ranks that run() has."""
         return self._num_proc

@@ -83,7 +83,7 @@ class HDFSStore(FilesystemStore):
         return urlparse(path).path if self.matches(path) else path
 
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that copies the files of a local folder into the run's that have changed since its last call."""
+        """A function that copies those files of a local folder into that of the run `run_id` that have changed since its last call."""
         run_path = self.get_run_path(run_id)
         copied: dict[str, int] = {}  # modification times in ns, by path below the folder
 
@@ -114,16 +114,16 @@ class DBFSLocalStore(FilesystemStore):
     def __init__(self, prefix_path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(self.normalize_path(prefix_path), *args, **kwargs)
 
-    @classmethod
-    def matches(cls, path: str) -> bool:
+    @staticmethod
+    def matches(path: str) -> bool:
         """Whether such a path is one of DBFS."""
-        return cls._FORMS.match(path) is not None
+        return DBFSLocalStore._FORMS.match(path) is not None
 
-    @classmethod
-    def normalize_path(cls, path: str) -> str:
-        """The path below /dbfs."""
-        if not cls.matches(path):
+    @staticmethod
+    def normalize_path(path: str) -> str:
+        """The `path` as one that begins with /dbfs/."""
+        if not DBFSLocalStore.matches(path):
             raise ValueError(
                 f"DBFSLocalStore: {path!r}, expected dbfs:/path, /dbfs/path, file:/dbfs/path or file:///dbfs/path"
             )
-        return cls._FORMS.sub("/dbfs/", path)
+        return DBFSLocalStore._FORMS.sub("/dbfs/", path)
