@@ -173,6 +173,6 @@ def _placed(error: RuntimeError, words: LauncherWords) -> RuntimeError:
         rank = words.failed_rank.partition(" on host")[0]
         placed = RuntimeError(text.replace(f"{_CALLER}: {rank} ", f"{_CALLER}: {words.failed_rank} ", 1))
     else:
-        placed = RuntimeError(f"{text}\n{words.last}" if words.last else text)
+        placed = RuntimeError(f"{text}: {words.last}" if text.endswith("standard error") and words.last else text)
     placed.__cause__ = error.__cause__
     return placed

@@ -70,7 +70,13 @@ class SparkTasks:
             self._context.cancelJobGroup(self._group)
 
     def running(self) -> int:
-        """How many of the tasks Spark runs now, as far as it knows."""
+        """How many of the tasks Spark runs now, as far as it says; 0 where it does not answer any more."""
+        try:
+            return self._ask_running()
+        except Exception:
+            return 0
+
+    def _ask_running(self) -> int:
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]

@@ -77,7 +77,7 @@ class Store(ABC):
 
     @staticmethod
     def create(prefix_path: str, *args: Any, **kwargs: Any) -> FilesystemStore:
-        """The store for `prefix_path`: with hdfs:// a HDFSStore, on Databricks a path of DBFS a DBFSLocalStore, all else a
+        """The store for `prefix_path`: with hdfs:// a HDFSStore, on Databricks for DBFS a DBFSLocalStore, all else a
         FilesystemStore; `args` and `kwargs` are for it. ValueError: no path, or one that the store cannot have."""
         from horovod.spark.common import store
 

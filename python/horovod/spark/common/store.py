@@ -83,7 +83,8 @@ class HDFSStore(FilesystemStore):
         return urlparse(path).path if self.matches(path) else path
 
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that copies those files of a local folder into that of the run `run_id` that have changed since its last call."""
+        """A function that copies files of a local folder into that of the run `run_id`: those that have changed since
+        its last call."""
         run_path = self.get_run_path(run_id)
         copied: dict[str, int] = {}  # modification times in ns, by path below the folder
 
