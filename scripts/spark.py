@@ -19,7 +19,7 @@ from matrix import ROOT, WORK, Row, newest_wheel, prepare
 
 SPARK = Row("spark", ("pyspark==4.3.0", "torch==2.13.0", "scikit-learn", "numpy", "fsspec", "pyarrow"))
 TESTS = ("test/python/spark", "test/e2e/spark")
-DEADLINE_S = 1200
+DEADLINE_S = 1800
 
 
 def need_java() -> None:
