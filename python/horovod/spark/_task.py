@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -48,7 +49,8 @@ class TaskHost:
                 out.write(self.token)
             self._be_host(index, host, path)
         finally:
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):  # Spark has removed its folder
+                os.unlink(path)
         yield index
 
     def _be_host(self, index: int, host: str, token_file: str) -> None:
