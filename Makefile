@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous starters launcher python cmake -type 
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-mxnet test-gpu carry-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
+.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-mxnet test-spark test-gpu carry-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make test-mxnet  MXNet's tests with the wheel, in an environment with the old numpy that MXNet needs"
+	@echo "make test-spark  horovod.spark on a real Spark (pyspark in an environment of its own, Java)"
 	@echo "make test-gpu    what needs a GPU, with PYTHON=... that has torch, in SECONDS=...; make carry-gpu packs for it"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/, PYTHON=..."
 	@echo "make lint        types, style, includes      make install     build and install into .venv"
@@ -64,7 +65,10 @@ test-matrix: wheel
 	$(VENV)/python scripts/matrix.py
 
 test-mxnet: wheel
-	$(VENV)/python scripts/mxnet_tests.py
+	$(VENV)/python scripts/environment_tests.py mxnet
+
+test-spark: wheel
+	$(VENV)/python scripts/environment_tests.py spark
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint

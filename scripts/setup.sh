@@ -23,7 +23,8 @@ missing_packages() {
 
 python=${PYTHON:-python3}
 wanted=("${build_packages[@]}")
-[ "${1:-demo}" = demo ] || wanted+=("${test_packages[@]}")
+[ "${1:-demo}" != test ] || wanted+=("${test_packages[@]}")
+[ "${1:-demo}" != spark ] || wanted+=(openjdk-17-jre-headless)
 mapfile -t missing < <(missing_packages "${wanted[@]}")
 command -v "$python" >/dev/null || missing+=(python3 python3-venv python3-dev)
 if command -v "$python" >/dev/null; then
@@ -51,7 +52,7 @@ fi
 
 # What only tests use: the demo does without it.
 requirements=(scripts/requirements-dev.txt)
-[ "${1:-demo}" = demo ] || requirements+=(scripts/requirements-test.txt)
+[ "${1:-demo}" != test ] || requirements+=(scripts/requirements-test.txt)
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 for file in "${requirements[@]}"; do
   stamp=.venv/.$(basename "$file")

@@ -91,9 +91,9 @@ def pytest(name: str, *args: str, workers: int, kinds: tuple[str, ...] = ("full"
     return Suite(name, ((str(BIN / "python"), "-m", "pytest", *options, *args),), count_pytest, kinds)
 
 
-def without(*frameworks: str) -> tuple[str, ...]:
-    """Leaves out the folders that have suites of their own."""
-    return tuple(f"--ignore=test/e2e/{framework}" for framework in frameworks)
+# Folders with suites of their own, the last two in environments of their own (scripts/environment_tests.py).
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "ray", "mxnet", "spark")
+OWN_SUITES = tuple(f"--ignore=test/e2e/{framework}" for framework in FRAMEWORKS)
 
 
 def launcher(preset: str, *kinds: str) -> Suite:
@@ -124,7 +124,7 @@ SUITES = (
     pytest("keras", "test/e2e/keras", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
     pytest("jax", "test/e2e/jax", "-m", "not slow", workers=2),
     pytest("ray", "test/e2e/ray", "-m", "not slow", workers=2),
-    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras", "jax", "mxnet", "ray"), workers=3),
+    pytest("e2e", "test/e2e", "-m", "not slow", *OWN_SUITES, workers=3),
     cpp("asan", ("sanitizers",)),
     launcher("asan", "sanitizers"),
     cpp("tsan", ("sanitizers",)),

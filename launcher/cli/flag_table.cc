@@ -292,6 +292,12 @@ constexpr FlagRow kRows[] = {
     {.dest = "host_name", .on = "--host-name", .kind = K::kText, .section = S::kJoin,
      .help = "for --join: the name of this host in the job; ranks follow the order of names; default: that of the node",
      .metavar = "NAME"},
+    {.dest = "node_name", .on = "--node-name", .kind = K::kText, .section = S::kJoin,
+     .help = "for --join, where several hosts of the job are one machine: hosts of one node name have neighbouring ranks and "
+             "share local ranks", .metavar = "NAME"},
+    {.dest = "end_with_parent", .on = "--end-with-parent", .kind = K::kInteger, .section = S::kJoin,
+     .help = "for --join: end as by SIGTERM when the thread that started this has ended; PID: its process", .metavar = "PID",
+     .min = 1, .max = 2147483647},
     {.dest = "bind", .on = "--bind", .kind = K::kChoice, .section = S::kBinding,
      .help = "bind each rank to cores of its own (core), to a NUMA node (numa), to its part of the cores near its GPU (gpu), or "
              "to none (default); of what the job may use on its host", .metavar = "TO", .choices = "none|core|numa|gpu"},

@@ -29,8 +29,8 @@ Status check_gather_flags(const FlagValues& values) {
     return Status::invalid_argument(logs_in + " is for hosts that horovodrun logs in to; those of " + source +
                                     " come by themselves");
   }
-  const std::string other = values.source_of(
-      {"include", "exclude", "dry_run", "min_num_proc", "max_num_proc", "watch_hostfile", "spares", "host_name"});
+  const std::string other = values.source_of({"include", "exclude", "dry_run", "min_num_proc", "max_num_proc",
+                                              "watch_hostfile", "spares", "host_name", "node_name", "end_with_parent"});
   if (other.empty()) return Status::ok();
   return Status::invalid_argument(other + " is not for " + source + ", whose hosts nobody knows before they come");
 }
@@ -44,7 +44,8 @@ Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<
     return Status::invalid_argument("--join runs what the launcher says, but a command is given: " +
                                     shell_quote(command[0]));
   }
-  const std::string other = values.source_besides({"join", "token_file", "host_name", "start_timeout"});
+  const std::string other =
+      values.source_besides({"join", "token_file", "host_name", "node_name", "end_with_parent", "start_timeout"});
   if (!other.empty())
     return Status::invalid_argument("--join starts no job of its own: " + other + " would do nothing");
   const auto place = parse_launcher(*values.get<std::string>("join"));
@@ -53,6 +54,9 @@ Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<
   config.port = place.value().port;
   HVD_ASSIGN_OR_RETURN(config.token_file, token_file_of(values, "this host"));
   config.host_name = values.get<std::string>("host_name");
+  config.node_name = values.get<std::string>("node_name");
+  if (const auto parent = values.get<std::int64_t>("end_with_parent"))
+    config.ends_with_parent = static_cast<int>(*parent);
   config.start_timeout = start_timeout;
   return config;
 }
@@ -60,7 +64,7 @@ Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<
 Result<std::optional<GatherConfig>> gather_config(const FlagValues& values) {
   const auto hosts = values.get<std::int64_t>("wait_for_hosts");
   if (!hosts) {
-    const std::string stray = values.source_of({"token_file", "host_name"});
+    const std::string stray = values.source_of({"token_file", "host_name", "node_name", "end_with_parent"});
     if (stray.empty()) return std::optional<GatherConfig>();
     return Status::invalid_argument(stray + " is for --join and --wait-for-hosts, neither of which is given");
   }

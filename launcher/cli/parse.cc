@@ -294,7 +294,7 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
   }
   for (const std::string_view asks : {"check", "stacks", "status"}) {
     const bool is_asked = asks == "check" ? values.is_true(asks) : values.has(asks);
-    const std::string stray = values.source_of({"join", "token_file", "host_name"});
+    const std::string stray = values.source_of({"join", "token_file", "host_name", "node_name", "end_with_parent"});
     if (!is_asked || stray.empty()) continue;
     return usage_error(Status::invalid_argument(
         "--" + std::string(asks) + " lets no host call in, and calls none: " + stray + " would do nothing"));

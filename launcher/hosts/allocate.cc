@@ -22,23 +22,39 @@ Status too_few_slots(const std::vector<HostSpec>& hosts, int needed, std::int64_
                                   std::to_string(slots) + " (name:N gives a host N of them): " + list);
 }
 
+// The ranks of one machine: all of a host, or of neighbours that are parts of one.
+using Neighbours = std::vector<Placement*>;
+
+std::vector<Neighbours> by_node(std::vector<HostAssignment>& assignments) {
+  std::vector<Neighbours> nodes;
+  const std::string* node = nullptr;
+  for (HostAssignment& assignment : assignments) {
+    const std::string& own = assignment.host.node;
+    if (node == nullptr || own.empty() || own != *node) nodes.emplace_back();
+    node = &own;
+    for (Placement& placement : assignment.ranks) nodes.back().push_back(&placement);
+  }
+  return nodes;
+}
+
 // Fills in local and cross numbers of hosts that already know how many ranks each holds. For the ranks of one local
-// rank, the cross rank counts the hosts before that have such a local rank too.
+// rank, the cross rank counts the machines before that have such a local rank too.
 void number_ranks(std::vector<HostAssignment>& assignments, int size) {
+  const std::vector<Neighbours> nodes = by_node(assignments);
   std::vector<int> cross_sizes;
-  for (const HostAssignment& assignment : assignments) {
-    cross_sizes.resize(std::max(cross_sizes.size(), assignment.ranks.size()));
-    for (std::size_t local = 0; local < assignment.ranks.size(); ++local) ++cross_sizes[local];
+  for (const Neighbours& node : nodes) {
+    cross_sizes.resize(std::max(cross_sizes.size(), node.size()));
+    for (std::size_t local = 0; local < node.size(); ++local) ++cross_sizes[local];
   }
   std::vector<int> cross_ranks(cross_sizes.size());
   int rank = 0;
-  for (HostAssignment& assignment : assignments) {
-    for (std::size_t local = 0; local < assignment.ranks.size(); ++local) {
-      Placement& placement = assignment.ranks[local];
+  for (const Neighbours& node : nodes) {
+    for (std::size_t local = 0; local < node.size(); ++local) {
+      Placement& placement = *node[local];
       placement.rank = rank++;
       placement.size = size;
       placement.local_rank = static_cast<int>(local);
-      placement.local_size = static_cast<int>(assignment.ranks.size());
+      placement.local_size = static_cast<int>(node.size());
       placement.cross_rank = cross_ranks[local]++;
       placement.cross_size = cross_sizes[local];
     }

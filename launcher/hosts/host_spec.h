@@ -11,9 +11,15 @@ struct HostSpec {
   std::string user;  // "" = whatever ssh decides
   int port = 0;      // 0 = --ssh-port, else whatever ssh decides
   int slots = 0;     // 1..4096
+  // Hosts with the same one are parts of one machine, as tasks that a scheduler started there, and share its local
+  // numbers; "": a machine by itself.
+  std::string node = {};
 
   bool operator==(const HostSpec&) const = default;
 };
+
+// HOROVOD_HOSTNAME of its ranks: those of one machine have the same.
+inline const std::string& name_of_node(const HostSpec& host) { return host.node.empty() ? host.name : host.node; }
 
 // Where one rank stands: in the job, among the ranks of its host, and among the hosts that have its local rank.
 struct Placement {

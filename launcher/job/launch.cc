@@ -171,7 +171,7 @@ Bytes Launch::launch_below_frame(int agent) const {
 Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool has_input) {
   seats_->set_current(process);
   const HostSpec& host = targets_.at(slot.agent).host;
-  const Variables variables = rank_variables(host.name, slot.placement);
+  const Variables variables = rank_variables(name_of_node(host), slot.placement);
   return encode(StartMessage{.process = process,
                              .has_input = has_input,
                              .gives_result = plan_.config.results_fd.has_value(),

@@ -53,13 +53,14 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   if (!gathering.is_ok()) return fail(gathering.status());
   say("waits for " + std::to_string(asked.hosts) + (asked.hosts == 1 ? " host" : " hosts") + " at " +
       gathering.value()->address());
-  const Status status = gathering.value()->wait(config.start_timeout, say);
+  const Status status = gathering.value()->wait(config.start_timeout, say, config.results_fd);
   if (!status.is_ok()) return fail(status);
   std::vector<JoinedHost> joined = gathering.value()->take();
   std::vector<std::string> names;
   names.reserve(joined.size());
   for (const JoinedHost& host : joined) names.push_back(host.name);
   config.hosts = share_ranks(names, config.num_proc);
+  for (std::size_t i = 0; i < joined.size(); ++i) config.hosts[i].node = joined[i].node;
   auto plan = make_job_plan(std::move(config), env);
   if (!plan.is_ok()) return fail(plan.status());
   JobDriver driver(loop, std::move(plan).value(), start, std::move(joined));

@@ -64,6 +64,16 @@ std::string names_text(std::vector<std::string> names) {
   return names.size() > kShown ? text + " and " + std::to_string(names.size() - kShown) + " more" : text;
 }
 
+// By name, but those of one node follow its first.
+void put_in_order(std::vector<JoinedHost>& hosts) {
+  std::ranges::sort(hosts, [](const JoinedHost& a, const JoinedHost& b) { return comes_before(a.name, b.name); });
+  const auto node_of = [&](const JoinedHost& host) { return host.node.empty() ? host.name : host.node; };
+  std::map<std::string, std::size_t> order;  // of nodes, by their first host
+  for (const JoinedHost& host : hosts) order.try_emplace(node_of(host), order.size());
+  std::ranges::stable_sort(
+      hosts, [&](const JoinedHost& a, const JoinedHost& b) { return order[node_of(a)] < order[node_of(b)]; });
+}
+
 }  // namespace
 
 HostGathering::HostGathering(MainLoop& loop, const GatherConfig& config, const crypto::Secret& token)
@@ -166,6 +176,7 @@ void HostGathering::asked(admission::ConnectionId id, ByteSpan record) {
   }
   guest.deadline->stop();
   guest.name = request.value().name;
+  guest.node = request.value().node;
   if (count() == static_cast<std::size_t>(config_.hosts)) loop_.stop();
 }
 
@@ -175,6 +186,8 @@ std::string HostGathering::refusal_of(const JoinRequest& request) const {
            ": install the same version on all hosts";
   }
   if (const Status status = check_host_name(request.name); !status.is_ok()) return status.message();
+  const Status node = request.node.empty() ? Status::ok() : check_host_name(request.node);
+  if (!node.is_ok()) return node.message();
   for (const auto& [id, other] : guests_) {
     if (other.name != request.name) continue;
     return "a host of the name " + request.name + " has joined already, from " + other.address +
@@ -226,8 +239,18 @@ std::string HostGathering::progress() const {
   return text;
 }
 
-Status HostGathering::wait(Millis patience, const std::function<void(const std::string&)>& print) {
+Status HostGathering::wait(Millis patience, const std::function<void(const std::string&)>& print,
+                           std::optional<int> asker) {
   bool is_late = false;
+  bool is_gone = false;
+  std::optional<loop::Poll> watch;
+  if (asker) {
+    watch.emplace(loop_.get(), *asker, [&](bool readable, bool) {
+      is_gone = readable;  // it says nothing, so that is its end
+      loop_.stop();
+    });
+    watch->watch(true, false);
+  }
   loop::Timer deadline(loop_.get(), [&] {
     is_late = true;
     loop_.stop();
@@ -235,7 +258,8 @@ Status HostGathering::wait(Millis patience, const std::function<void(const std::
   loop::Timer message(loop_.get(), [&] { print(progress()); });
   deadline.start(patience);
   message.start_repeating(kMessage);
-  while (!is_late && count() < static_cast<std::size_t>(config_.hosts)) loop_.run();
+  while (!is_late && !is_gone && count() < static_cast<std::size_t>(config_.hosts)) loop_.run();
+  if (is_gone) return Status::aborted("the process that started this job and waits for its results is gone");
   if (count() == static_cast<std::size_t>(config_.hosts)) return Status::ok();
   return Status::timeout("after " + std::to_string(patience.count() / 1000) + " s (--start-timeout) " + progress() +
                          "; each calls `horovodrun --join " + call_at_ + "`");
@@ -250,13 +274,13 @@ std::vector<JoinedHost> HostGathering::take() {
       continue;
     }
     names.push_back(it->second.name);
-    hosts.push_back({it->second.name, it->second.address, std::move(it->second.link)});
+    hosts.push_back({it->second.name, it->second.node, it->second.address, std::move(it->second.link)});
     it = guests_.erase(it);
   }
   // Who comes now is refused: a few places are enough for that. Who was about to ask comes again.
   while (!guests_.empty()) forget(guests_.begin()->first);
   admission_ = admission::Admission(admission::Limits::for_ranks(0));
-  std::ranges::sort(hosts, [](const JoinedHost& a, const JoinedHost& b) { return comes_before(a.name, b.name); });
+  put_in_order(hosts);
   taken_ = std::move(names);
   return hosts;
 }

@@ -21,6 +21,7 @@ namespace hvd::launcher {
 // A host whose agent was not started by us, and that has called in instead (`horovodrun --join`).
 struct JoinedHost {
   std::string name;
+  std::string node;     // see HostSpec
   std::string address;  // numeric: where it called from
   std::unique_ptr<SealedLink> link;
 };
@@ -39,9 +40,10 @@ class HostGathering {
   const std::string& address() const { return address_; }
   // What hosts that call in may take at a time, their connections to the job's agents apart.
   static std::size_t max_descriptors(int hosts);
-  // Runs the loop until all are there, or an error that says how many came; `print` is told now and then.
-  Status wait(Millis patience, const std::function<void(const std::string&)>& print);
-  // Requires: wait() has succeeded; once. By name.
+  // Runs the loop until all are there, or an error that says how many came; `print` is told now and then. kAborted when
+  // the other end of `asker`, a connected socket, is closed meanwhile: nobody wants the job any more.
+  Status wait(Millis patience, const std::function<void(const std::string&)>& print, std::optional<int> asker = {});
+  // Requires: wait() has succeeded; once. By name, but those of one node follow its first.
   std::vector<JoinedHost> take();
 
  private:
@@ -54,6 +56,7 @@ class HostGathering {
     std::unique_ptr<SealedLink> link;
     std::unique_ptr<loop::Timer> deadline;
     std::string name;  // "" until it has been taken
+    std::string node;
   };
   HostGathering(MainLoop& loop, const GatherConfig& config, const crypto::Secret& token);
   Status listen();

@@ -1,6 +1,7 @@
 #include "launcher/join/join_main.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -114,7 +115,8 @@ class Joiner {
   void ask() {
     utsname names = {};
     const std::string node = ::uname(&names) == 0 ? names.nodename : "";
-    link_->write(encode(JoinRequest{.version = HVD_VERSION, .name = config_.host_name.value_or(node)}));
+    link_->write(encode(JoinRequest{
+        .version = HVD_VERSION, .name = config_.host_name.value_or(node), .node = config_.node_name.value_or("")}));
   }
 
   void heard(ByteSpan record) {
@@ -238,6 +240,10 @@ int join_main(const JoinConfig& config, std::uint64_t ignored) {
   if (!token.is_ok()) {
     say("--token-file: " + token.status().message());
     return 1;
+  }
+  if (config.ends_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (::getppid() != *config.ends_with_parent) return 128 + SIGTERM;  // it has ended already
   }
   ignore_io_signals();
   MainLoop loop;

@@ -68,6 +68,7 @@ Bytes encode(const JoinRequest& request) {
   ByteWriter out;
   out.put_string(request.version);
   out.put_string(request.name);
+  out.put_string(request.node);
   return out.take();
 }
 
@@ -83,6 +84,7 @@ Result<JoinRequest> decode_join_request(ByteSpan record) {
   JoinRequest request;
   request.version = in.get_string(kMaxVersion);
   request.name = in.get_string(kMaxHostName);
+  request.node = in.get_string(kMaxHostName);
   HVD_RETURN_IF_ERROR(in.finish("join request"));
   return request;
 }

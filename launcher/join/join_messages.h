@@ -54,8 +54,9 @@ struct JoinKeys {
 
 // The host's first record, once the launcher's first (an empty one) has come.
 struct JoinRequest {
-  std::string version;  // of the product
-  std::string name;     // of the host, in the job
+  std::string version;    // of the product
+  std::string name;       // of the host, in the job
+  std::string node = {};  // see HostSpec
 };
 
 // The launcher's answer. One that is accepted waits for a record with a cookie, and starts an agent with that; from

@@ -62,7 +62,9 @@ struct JoinConfig {
   std::string launcher;  // name or address
   std::uint16_t port = 0;
   std::string token_file;
-  std::optional<std::string> host_name;  // else the node's
+  std::optional<std::string> host_name;       // else the node's
+  std::optional<std::string> node_name = {};  // see HostSpec
+  std::optional<int> ends_with_parent = {};   // the process id of who has started us
   std::chrono::seconds start_timeout{30};
 
   bool operator==(const JoinConfig&) const = default;

@@ -47,7 +47,8 @@ std::string host_text(const HostAssignment& assigned, const LaunchConfig& config
   if (config.binding.any()) out += bindings_text(assigned, bindings);
   for (const Placement& placement : assigned.ranks) {
     out += "  rank " + std::to_string(placement.rank) + ":";
-    for (const auto& [name, value] : rank_variables(host.name, placement)) out += " " + assignment(name, value);
+    for (const auto& [name, value] : rank_variables(name_of_node(host), placement))
+      out += " " + assignment(name, value);
     out += "\n";
   }
   return out;

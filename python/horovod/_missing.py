@@ -10,9 +10,15 @@ from types import ModuleType
 
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, or functions with horovod.run()"
 
+_ESTIMATORS = "estimators on Spark are not built; train in a function that horovod.spark.run() calls on ranks"
+
 # By module, which stands for its submodules too.
 _REASONS = {
-    "horovod.spark": "Horovod on Spark is not built yet; start the script with horovodrun",
+    "horovod.spark.keras": _ESTIMATORS,
+    "horovod.spark.torch": _ESTIMATORS,
+    "horovod.spark.lightning": _ESTIMATORS,
+    "horovod.spark.tensorflow": "services for tf.data on Spark are not built; docs/api/tensorflow.md has others",
+    "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",
     "horovod.ray": "there is no such module; jobs on Ray are started by horovod.ray.RayExecutor",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from horovod._function_job._caller import run_function_job
+from horovod._function_job._caller import command_of, run_function_job
 from horovod._function_job._message import dump_task
 
 _VERBOSE = 2  # from here on horovodrun's --verbose
@@ -115,7 +115,7 @@ def run(
     if cooldown_range is not None:
         argv += ["--blacklist-cooldown-range", *(str(seconds) for seconds in cooldown_range)]
     payload = dump_task(func, args, kwargs or {})
-    return run_function_job(argv, executable or sys.executable, payload)
+    return run_function_job(argv, command_of(executable or sys.executable), payload)
 
 
 def _check_count(name: str, value: Any) -> None:

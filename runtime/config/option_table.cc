@@ -162,11 +162,12 @@ constexpr OptionRow kRows[] = {
      "for tests: what fails where (docs/design/failpoints.md); only builds with HVD_FAILPOINTS=ON have failpoints, to others "
      "it is an error"},
     {O::kSparkStartTimeout, "HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField,
-     "seconds to wait for Spark tasks", 0, kMaxSeconds, "", OptionReader::kSpark},
+     "seconds that horovod.spark.run waits for its Spark tasks; read by the driver", 1, kMaxSeconds, "", OptionReader::kSpark},
     {O::kSparkPythonpath, "HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField,
-     "Python path for Spark tasks", -kInf, kInf, "", OptionReader::kSpark},
+     "of an executor, or in `env`: stands before PYTHONPATH of ranks", -kInf, kInf, "", OptionReader::kSpark},
     {O::kSparkWorkDir, "HOROVOD_SPARK_WORK_DIR", "", K::kText, kNoField,
-     "working directory of Spark tasks", -kInf, kInf, "", OptionReader::kSpark},
+     "of an executor, or in `env`: where ranks start; unset: in the folder of their Spark task, whose name they find here",
+     -kInf, kInf, "", OptionReader::kSpark},
     {O::kSparkUseLocalRankGpuIndex, "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0", K::kBool, kNoField,
      "use the local rank instead of the GPU that Spark assigned", -kInf, kInf, "", OptionReader::kSpark},
 };
@@ -190,10 +191,7 @@ constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kAutotuneGaussianProcessNoise, "autotuning"},
     {O::kNumNcclStreams, "second stream for a process set on a GPU"},
     {O::kDisableNvtxRanges, "NVTX ranges"},
-    {O::kSparkStartTimeout, "Spark jobs"},
-    {O::kSparkPythonpath, "Spark jobs"},
-    {O::kSparkWorkDir, "Spark jobs"},
-    {O::kSparkUseLocalRankGpuIndex, "Spark jobs"},
+    {O::kSparkUseLocalRankGpuIndex, "estimators on Spark"},
 };
 
 // clang-format off

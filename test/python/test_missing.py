@@ -16,7 +16,6 @@ from horovod import _missing
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("horovod.spark", r"^horovod\.spark: Horovod on Spark is not built yet; start the script with horovodrun$"),
         ("horovod.ray.driver_service", r"jobs on Ray are started by horovod\.ray\.RayExecutor"),
         ("horovod.runner.elastic.driver", "start them with horovodrun --min-np"),
         ("horovod.runner.gloo_run", "start jobs with horovodrun"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import importlib.metadata
+import io
 import os
 import pickle
 import shutil
@@ -15,12 +16,14 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO
 
 from horovod._function_job import _message
+
+Stream = TextIO | io.TextIOBase
 
 _PIECE = struct.Struct("<iII")  # slot, incarnation, size: launcher/job/result_channel.h
 _FAILED, _FINISHED = -1, -2  # slots of the job's own pieces
@@ -28,7 +31,7 @@ _FAILURE = struct.Struct("<iiIi")  # rank or -1, slot, incarnation, exit code
 _PROCESS = struct.Struct("<iI")  # slot, incarnation
 # As `python -m horovod.runner.run_task`, which would put the current folder before all others: a file of the name of a
 # module that this imports would run in its stead.
-_RANK = "import sys; sys.path[:] = [p for p in sys.path if p]; from horovod.runner.run_task import main; main()"
+_CALL = "import sys; sys.path[:] = [p for p in sys.path if p]; from horovod.runner.run_task import main; main()"
 
 
 class RankTraceback(Exception):
@@ -64,6 +67,7 @@ class _JobFailure:
 
 @dataclass
 class _Received:
+    caller: str  # for messages: the function that the user has called
     reports: dict[tuple[int, int], bytearray] = field(default_factory=dict)  # by process, with the size before each
     finished: list[tuple[int, int]] = field(default_factory=list)  # in rank order
     failure: _JobFailure | None = None
@@ -95,9 +99,9 @@ def find_launcher() -> str:
     )
 
 
-def _receive(results: socket.socket) -> _Received:
+def _receive(results: socket.socket, caller: str) -> _Received:
     """What horovodrun passes on, until it has ended."""
-    received = _Received()
+    received = _Received(caller)
     with results.makefile("rb") as stream:
         while len(head := stream.read(_PIECE.size)) == _PIECE.size:
             slot, incarnation, size = _PIECE.unpack(head)
@@ -115,7 +119,7 @@ def _receive(results: socket.socket) -> _Received:
     return received
 
 
-def _copy_text(source: BinaryIO, target: TextIO) -> None:
+def _copy_text(source: BinaryIO, target: Stream) -> None:
     """To the end, also when the target takes no more: the job must not wait for a reader."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while chunk := os.read(source.fileno(), 65536):
@@ -123,7 +127,7 @@ def _copy_text(source: BinaryIO, target: TextIO) -> None:
             _write_text(target, decoder.decode(chunk))
 
 
-def _write_text(target: TextIO, text: str) -> None:
+def _write_text(target: Stream, text: str) -> None:
     try:
         target.write(text)
     except UnicodeEncodeError as error:
@@ -171,7 +175,7 @@ def _report_of_rank(received: _Received, rank: int) -> _message.Report | None:
         return _report_of(received, received.finished[rank])
     except Exception as error:
         raise RuntimeError(
-            f"horovod.run: what rank {rank} has returned cannot be made again from its pickle: "
+            f"{received.caller}: what rank {rank} has returned cannot be made again from its pickle: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -201,11 +205,11 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     first = received.failure
     if first is None or first.rank < 0:
         reason = "horovodrun wrote why to standard error" if first is None else first.what
-        return RuntimeError(f"horovod.run: the job failed with exit code {exit_code}: {reason}")
+        return RuntimeError(f"{received.caller}: the job failed with exit code {exit_code}: {reason}")
     failure = _failure_of(received, first.process)
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
-        f"horovod.run: rank {first.rank} {what}{first.circumstance}\n"
+        f"{received.caller}: rank {first.rank} {what}{first.circumstance}\n"
         f"Process name: {first.rank}\nExit code: {first.exit_code}"
     )
     if failure is not None:
@@ -214,30 +218,48 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     return error
 
 
-def run_function_job(launcher_args: Sequence[str], executable: str, payload: bytes) -> list[Any]:
+def command_of(executable: str) -> list[str]:
+    """What a rank is to run, for run_function_job()."""
+    return [executable, "-c", _CALL]
+
+
+def run_function_job(
+    launcher_args: Sequence[str],
+    command: Sequence[str],
+    payload: bytes,
+    *,
+    caller: str = "horovod.run",
+    stdout: Stream | None = None,
+    stderr: Stream | None = None,
+    on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+) -> list[Any]:
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
 
-    RuntimeError if the job fails.
+    What ranks and horovodrun write goes to `stdout` and `stderr`, else to those of this process. `on_start` gets
+    horovodrun's process, before anything of it is read. RuntimeError, whose text begins with `caller`, if the job
+    fails.
     """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))
     # A notebook shows what is written to sys.stdout, and not what a child writes to descriptor 1.
-    streams = [(sys.stdout, sys.__stdout__), (sys.stderr, sys.__stderr__)]
+    streams = [(stdout or sys.stdout, sys.__stdout__), (stderr or sys.stderr, sys.__stderr__)]
     shown = [None if stream is real else subprocess.PIPE for stream, real in streams]
     argv = [find_launcher(), *launcher_args, "--stdin", "all", "--results-fd", str(theirs.fileno())]
     with ours:
         with theirs:
             job = subprocess.Popen(
-                [*argv, executable, "-c", _RANK],
+                [*argv, *command],
                 stdin=subprocess.PIPE,
                 stdout=shown[0],
                 stderr=shown[1],
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        if on_start is not None:
+            on_start(job)
         received: list[_Received] = []
         work: list[threading.Thread] = [
-            threading.Thread(target=lambda: received.append(_receive(ours)), name="hvd-results"),
+            threading.Thread(target=lambda: received.append(_receive(ours, caller)), name="hvd-results"),
             threading.Thread(target=_feed, args=(job.stdin, payload), name="hvd-task"),
         ]
         for source, (target, _) in zip((job.stdout, job.stderr), streams, strict=True):
@@ -260,8 +282,8 @@ def _results(received: _Received, code: int) -> list[Any]:
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
     if missing:
         raise RuntimeError(
-            f"horovod.run: {'rank' if len(missing) == 1 else 'ranks'} {', '.join(missing)} ended with exit code 0 "
-            "without returning anything: "
+            f"{received.caller}: {'rank' if len(missing) == 1 else 'ranks'} {', '.join(missing)} ended with exit code "
+            "0 without returning anything: "
             "did the function call os._exit() or execv()?"
         )
     return [report.value for report in reports if report is not None]

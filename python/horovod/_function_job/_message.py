@@ -67,20 +67,22 @@ def with_size(payload: bytes) -> bytes:
     return len(payload).to_bytes(SIZE_BYTES, "little") + payload
 
 
-def dump_task(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+def dump_task(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, caller: str = "horovod.run"
+) -> bytes:
     """The task, and where this process finds modules, without which a rank could not load functions of the script's
-    neighbours. ValueError if it is too large, TypeError if it cannot travel."""
+    neighbours. ValueError if it is too large, TypeError if it cannot travel; their text begins with `caller`."""
     if not callable(func):
-        raise TypeError(f"horovod.run: func is {func!r}, expected a function")
+        raise TypeError(f"{caller}: func is {func!r}, expected a function")
     buffer = io.BytesIO()
     try:
         _FunctionPickler(buffer).dump(Task(func, tuple(args), dict(kwargs)))
     except Exception as error:
-        raise TypeError(f"horovod.run: the function or an argument cannot be pickled: {error}") from error
+        raise TypeError(f"{caller}: the function or an argument cannot be pickled: {error}") from error
     payload: bytes = pickle.dumps((list(sys.path), buffer.getvalue()))
     if len(payload) > LARGEST_TASK:
         raise ValueError(
-            f"horovod.run: the function and its arguments take {len(payload)} bytes, at most {LARGEST_TASK} are sent; "
+            f"{caller}: the function and its arguments take {len(payload)} bytes, at most {LARGEST_TASK} are sent; "
             "let the ranks load large data themselves"
         )
     return payload

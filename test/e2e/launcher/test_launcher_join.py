@@ -6,6 +6,7 @@ import re
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -114,6 +115,36 @@ def test_nobody_waits_for_ever(start_job: StartJob, tmp_path: Path) -> None:
     assert alone.wait() == 1
     assert "after 1 s (--start-timeout) 0 of 2 hosts have joined; each calls" in alone.err
     refused(nobody, f"nobody waits for hosts at {gathering.address}, for 1 s (--start-timeout): connection refused")
+
+
+def test_hosts_of_one_node_share_local_ranks_and_end_with_their_parents(
+    start_job: StartJob, tmp_path: Path, horovodrun_path: str
+) -> None:
+    token = make_token(tmp_path / "token")
+    names = "HOROVOD_RANK HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE HOROVOD_CROSS_RANK HOROVOD_HOSTNAME".split()
+    command = "echo " + " ".join(f"${name}" for name in names) + "; exec sleep 1000"
+    gathering = Gathering(start_job, token, 3, "-np", "3", "sh", "-c", command)
+    refused(gathering.join("n3", "--node-name", "a:22"), "is more than the name of a host")
+    late = gathering.join("n3", "--end-with-parent", "1")
+    assert late.wait() == 143, late
+    hosts = [gathering.join("task-2", "--node-name", "x"), gathering.join("task-1")]
+    words = f"'{horovodrun_path}' --join {gathering.address} --token-file '{token}' --host-name task-0"
+    parent = subprocess.Popen(["sh", "-c", f"{words} --node-name x --end-with-parent $$ & wait"])
+    try:
+        job = gathering.job
+        eventually(lambda: job.out.count("\n") == 3, f"three ranks run {job}")
+        assert sorted(job.out.splitlines()) == [
+            "[0]<stdout>:0 0 2 0 x",
+            "[1]<stdout>:1 1 2 0 x",
+            "[2]<stdout>:2 0 1 1 task-1",
+        ]
+    finally:
+        parent.kill()
+        parent.wait()
+    assert job.wait() == 1, job
+    assert "lost host task-0" in job.err, job
+    for one in (job, *hosts):
+        one.wait_all_gone()
 
 
 @pytest.mark.parametrize("killed", ["launcher", "host by its scheduler", "host at once"])

@@ -31,6 +31,13 @@ TEST_CASE("--join asks for a host that calls in, and for no job", "[unit][cli]")
                    .token_file = "/run/t",
                    .host_name = "n1",
                    .start_timeout = std::chrono::seconds(7)});
+  CHECK(joined(with(flags, {"--node-name", "x", "--end-with-parent", "4711"})) == JoinConfig{.launcher = "head",
+                                                                                             .port = 4711,
+                                                                                             .token_file = "/run/t",
+                                                                                             .host_name = std::nullopt,
+                                                                                             .node_name = "x",
+                                                                                             .ends_with_parent = 4711});
+  CHECK(usage_error_of(with(flags, {"--end-with-parent", "0"})).starts_with("--end-with-parent"));
   CHECK(joined(flags, {{"HOROVOD_START_TIMEOUT", "9"}}).start_timeout == std::chrono::seconds(9));
   CHECK(usage_error_of({"--join", "head:4711"}).starts_with("--token-file is missing"));
   CHECK(usage_error_of(with(flags, {"python", "x.py"})) ==
@@ -45,6 +52,8 @@ TEST_CASE("--join asks for a host that calls in, and for no job", "[unit][cli]")
     CHECK(usage_error_of(with(given, {"--join", "head:4711"})) == start + "--join would do nothing");
     CHECK(usage_error_of(with(given, {"--token-file", "t"})) == start + "--token-file would do nothing");
     CHECK(usage_error_of(with(given, {"--host-name", "n1"})) == start + "--host-name would do nothing");
+    CHECK(usage_error_of(with(given, {"--node-name", "n1"})) == start + "--node-name would do nothing");
+    CHECK(usage_error_of(with(given, {"--end-with-parent", "1"})) == start + "--end-with-parent would do nothing");
   }
   for (const char* bad : {"head", "::1", "head:", "head:0", "head:65536", ":1", ""}) {
     INFO(bad);

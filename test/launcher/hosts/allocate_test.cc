@@ -92,6 +92,19 @@ TEST_CASE("The number of ranks is bounded", "[unit][hosts]") {
           std::string::npos);
 }
 
+TEST_CASE("Hosts that are parts of one machine share its local numbers", "[unit][hosts]") {
+  const auto numbered = [](const char* hosts, const std::vector<std::string>& nodes, int ranks) {
+    std::vector<HostSpec> list = parse_host_list(hosts).value();
+    for (std::size_t i = 0; i < nodes.size(); ++i) list[i].node = nodes[i];
+    return drawn(allocate(list, ranks).value());
+  };
+  REQUIRE(numbered("a:1,b:1,c:1", {"x", "x", "y"}, 3) == "a: 0.0/2.0/2; b: 1.1/2.0/1; c: 2.0/1.1/2");
+  REQUIRE(numbered("a:2,b:1,c:1", {"x", "x", ""}, 4) == "a: 0.0/3.0/2 1.1/3.0/1; b: 2.2/3.0/1; c: 3.0/1.1/2");
+  REQUIRE(numbered("a:1,b:1", {"", ""}, 2) == placed("a:1,b:1", 2));
+  CHECK(name_of_node({.name = "a", .user = {}}) == "a");
+  CHECK(name_of_node({.name = "a", .user = {}, .node = "x"}) == "x");
+}
+
 TEST_CASE("hosts that have joined share the ranks", "[unit][hosts]") {
   const auto text = [](const std::vector<std::string>& names, int ranks) {
     return host_list_text(share_ranks(names, ranks));

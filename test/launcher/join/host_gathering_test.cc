@@ -58,8 +58,10 @@ struct Fixture {
         HostGathering::open(loop, {.hosts = hosts, .listen_address = "127.0.0.1", .port = 0, .token_file = "t"}, token)
             .value();
   }
-  std::unique_ptr<Caller> call(const std::string& name, const std::string& version = HVD_VERSION) {
-    return std::make_unique<Caller>(loop, gathering->address(), token, JoinRequest{.version = version, .name = name});
+  std::unique_ptr<Caller> call(const std::string& name, const std::string& version = HVD_VERSION,
+                               const std::string& node = "") {
+    return std::make_unique<Caller>(loop, gathering->address(), token,
+                                    JoinRequest{.version = version, .name = name, .node = node});
   }
   // Lets things happen until the condition holds; false after 20 s.
   bool until(const std::function<bool()>& condition) {
@@ -104,6 +106,34 @@ TEST_CASE("hosts are gathered by name, and who is one too many is told", "[unit]
   later->link->close();
   REQUIRE(world.until([&] { return !hosts[1].link->end().empty(); }));
   CHECK(hosts[0].link->end().empty());
+}
+
+TEST_CASE("a gathering ends with who has asked for it", "[unit][join]") {
+  Fixture world(1);
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  const Fd asked(ends[0]);
+  Fd asker(ends[1]);
+  loop::Timer leaves(world.loop.get(), [&] { asker = Fd(); });
+  leaves.start(Millis(1));
+  const Status status = world.gathering->wait(Millis(20000), [](const std::string&) {}, asked.get());
+  CHECK(status.code() == StatusCode::kAborted);
+  const auto host = world.call("n1");
+  CHECK(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
+}
+
+TEST_CASE("hosts of one node follow its first", "[unit][join]") {
+  Fixture world(5);
+  const auto misnamed = world.call("task-9", HVD_VERSION, "b:22");
+  CHECK(world.until([&] { return misnamed->verdict.reason.find("is more than") != std::string::npos; }));
+  std::vector<std::unique_ptr<Caller>> callers;
+  const std::pair<const char*, const char*> tasks[] = {
+      {"task-10", "b"}, {"task-2", "b"}, {"task-1", "a"}, {"task-0", "b"}, {"alone", ""}};
+  for (const auto& [name, node] : tasks) callers.push_back(world.call(name, HVD_VERSION, node));
+  REQUIRE(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
+  std::string order;
+  for (const JoinedHost& host : world.gathering->take()) order += host.name + "/" + host.node + " ";
+  CHECK(order == "alone/ task-0/b task-2/b task-10/b task-1/a ");
 }
 
 TEST_CASE("a crowd that says nothing does not keep out a host of the same source", "[unit][join]") {

@@ -9,9 +9,10 @@ using namespace hvd;
 using namespace hvd::launcher;
 
 TEST_CASE("requests and verdicts are read as they were written, and nothing else is", "[unit][join]") {
-  const Bytes request = encode(JoinRequest{.version = "1.2.3", .name = "n01"});
+  const Bytes request = encode(JoinRequest{.version = "1.2.3", .name = "n01", .node = "rack1"});
   CHECK(decode_join_request(request).value().version == "1.2.3");
   CHECK(decode_join_request(request).value().name == "n01");
+  CHECK(decode_join_request(request).value().node == "rack1");
   const Bytes verdict = encode(JoinVerdict{.accepted = false, .reason = std::string(2000, 'x')});
   CHECK_FALSE(decode_join_verdict(verdict).value().accepted);
   CHECK(decode_join_verdict(verdict).value().reason == std::string(1024, 'x'));

@@ -1,0 +1,178 @@
+"""The driver's end of horovod.spark.run(): one Spark job whose tasks call in at one horovodrun.
+
+    driver -> horovodrun --wait-for-hosts N    a child process, which listens for the tasks and starts the job
+    driver -> Spark -> N tasks                 each a horovodrun --join, which holds one rank (_task.py)
+    ranks  -> horovodrun -> driver             output, results and failures, as in horovod.run()
+
+Spark carries the token by which tasks and horovodrun know each other, and the variables that the caller wants; the
+function, its results, what ranks print and the job's secret go over the sealed connections of the tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from pyspark import SparkContext
+
+from horovod._function_job._caller import command_of, run_function_job
+from horovod.runner.common.util.timeout import TimeoutException
+from horovod.spark._launcher_words import LauncherWords
+from horovod.spark._spark_tasks import SparkTasks
+from horovod.spark._task import TaskHost, command_in_task
+
+_CALLER = "horovod.spark.run"
+_VERBOSE = 2  # from here on horovodrun's --verbose
+_numbers = itertools.count()  # of the job groups of this process
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """What the caller wants, checked."""
+
+    num_proc: int | None
+    start_timeout_s: int
+    env: dict[str, str | None] = field(repr=False)
+    nics: tuple[str, ...]
+    verbose: int
+    with_timestamp: bool
+    executable: str | None
+    stdout: TextIO | None
+    stderr: TextIO | None
+
+
+def run_spark_job(job: SparkJob, payload: bytes) -> list[Any]:
+    """The results in rank order; see horovod.spark.run() for what it raises."""
+    context = active_context()
+    num_proc = job.num_proc or context.defaultParallelism
+    if context.getConf().get("spark.speculation", "false") == "true":
+        raise ValueError(
+            f"{_CALLER}: spark.speculation=true lets Spark start a second task for one that seems slow, and a rank "
+            "cannot be there twice: set spark.speculation=false in this application"
+        )
+    token = secrets.token_hex(32)
+    listen, host = address_for_tasks(str(context.getConf().get("spark.driver.host", socket.gethostname())))
+
+    def host_of_task(port: int) -> TaskHost:
+        return TaskHost(f"{host}:{port}", token, job.start_timeout_s, job.env)
+
+    tasks = SparkTasks(context, f"{_CALLER}.{next(_numbers)}", num_proc, host_of_task)
+    words = LauncherWords(job.stderr, tasks.begin, shows_all=job.verbose >= _VERBOSE)
+    with tasks, _token_file(token) as token_file:
+        try:
+            return run_function_job(
+                _launcher_args(job, num_proc, listen, token_file),
+                command_in_task(job.executable, command_of("")[1:]),
+                payload,
+                caller=_CALLER,
+                stdout=job.stdout,
+                stderr=words,
+                on_start=tasks.watch,
+            )
+        except RuntimeError as error:
+            if words.come is not None:
+                raise TimeoutException(_why_late(context, tasks, words, num_proc, job, host)) from None
+            failure = error
+            tasks.cancel()
+    raise _explained(failure, words, tasks)
+
+
+def active_context() -> SparkContext:
+    """Exception without one."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise Exception(f"{_CALLER}: there is no active SparkContext; make one, or a SparkSession, before the call")
+    return context
+
+
+def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str) -> list[str]:
+    args = ["--num-proc", str(num_proc), "--wait-for-hosts", str(num_proc), "--listen", listen]
+    args += ["--token-file", token_file, "--start-timeout", str(job.start_timeout_s), "--no-env"]
+    if job.nics:
+        args += ["--network-interfaces", ",".join(job.nics)]
+    if job.verbose >= _VERBOSE:
+        args.append("--verbose")
+    if job.with_timestamp:
+        args.append("--prefix-output-with-timestamp")
+    return args
+
+
+@contextlib.contextmanager
+def _token_file(token: str) -> Iterator[str]:
+    """Of mode 0600, in a folder of mode 0700."""
+    with tempfile.TemporaryDirectory(prefix="hvd-spark-") as folder:
+        path = os.path.join(folder, "token")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(token)
+        yield path
+
+
+def address_for_tasks(driver_host: str) -> tuple[str, str]:
+    """Where to listen, and where tasks call: the address by which Spark's executors reach the driver. One that is not
+    of this host, as that of a forwarded port, is called, and listened for on all addresses."""
+    for kind, _, _, _, place in _addresses_of(driver_host):
+        address = str(place[0])
+        with contextlib.suppress(OSError), socket.socket(kind) as probe:
+            probe.bind((address, 0))
+            bracketed = f"[{address}]" if kind == socket.AF_INET6 else address
+            return bracketed, bracketed
+    return "0.0.0.0", driver_host
+
+
+def _addresses_of(host: str) -> list[tuple[Any, ...]]:
+    try:
+        return list(socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM))
+    except socket.gaierror as error:
+        raise ValueError(f"{_CALLER}: spark.driver.host={host} is not known on this host: {error}") from error
+
+
+def _why_late(
+    context: SparkContext, tasks: SparkTasks, words: LauncherWords, num_proc: int, job: SparkJob, host: str
+) -> str:
+    """Of tasks that have not called in in time."""
+    running = tasks.running()
+    if running >= num_proc:
+        reason = (
+            f"Spark runs all of them, so they cannot reach the driver at {host} (spark.driver.host; a firewall?), or "
+            "have only just begun (start_timeout)"
+        )
+    else:
+        reason = (
+            f"Spark runs {running}, and has spark.default.parallelism {context.defaultParallelism}. All {num_proc} "
+            "must run at the same time: that takes as many free cores (spark.task.cpus for each task), and GPUs where "
+            "tasks ask for them; what else the application runs counts, too"
+        )
+    unproven = f"; {words.last}" if words.last else ""
+    return (
+        f"{_CALLER}: after {job.start_timeout_s} s (start_timeout) {words.come} of {num_proc} Spark tasks have called "
+        f"in: {reason}{unproven}"
+    )
+
+
+def _explained(error: RuntimeError, words: LauncherWords, tasks: SparkTasks) -> RuntimeError:
+    """The error of the job with what Spark has to say."""
+    if tasks.error is not None:
+        what = f"{_CALLER}: Spark has ended the tasks" if tasks.has_ended_launcher else str(_placed(error, words))
+        explained = RuntimeError(f"{what}\nSpark says: {tasks.reason()}")
+        explained.__cause__ = error.__cause__ or tasks.error
+        return explained
+    return _placed(error, words)
+
+
+def _placed(error: RuntimeError, words: LauncherWords) -> RuntimeError:
+    """With the host of the rank that failed first, or with why no rank was started."""
+    text = str(error)
+    if words.failed_rank:
+        rank = words.failed_rank.partition(" on host")[0]
+        placed = RuntimeError(text.replace(f"{_CALLER}: {rank} ", f"{_CALLER}: {words.failed_rank} ", 1))
+    else:
+        placed = RuntimeError(f"{text}: {words.last}" if text.endswith("standard error") and words.last else text)
+    placed.__cause__ = error.__cause__
+    return placed

@@ -1,0 +1,134 @@
+"""`horovod.spark.run`: what it takes, checked, and made into a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from horovod import _env
+from horovod._function_job._message import dump_task
+from horovod.spark._driver import SparkJob, run_spark_job
+
+_CALLER = "horovod.spark.run"
+_START_TIMEOUT = "HOROVOD_SPARK_START_TIMEOUT"
+_DEFAULT_START_TIMEOUT_S = 600
+
+
+def run(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int | None = None,
+    start_timeout: int | None = None,
+    use_mpi: bool | None = None,
+    use_gloo: bool | None = None,
+    extra_mpi_args: str | None = None,
+    env: Mapping[str, str | None] | None = None,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    verbose: int = 1,
+    nics: Sequence[str] | str | None = None,
+    prefix_output_with_timestamp: bool = False,
+    executable: str | None = None,
+) -> list[Any]:
+    """Calls `fn(*args, **kwargs)` on `num_proc` ranks, each in a Spark task of its own, and returns their results, a
+    list in rank order.
+
+    A rank is a new process beside its task's Python, and ends with it. Rank 0 is on the host of task 0, and the ranks
+    of a host follow one another. This package has to be installed on the executors, in this version. The function and
+    its results travel as in horovod.run(), not through Spark.
+
+    Args:
+        fn: The function; `args` and `kwargs` are for it. cloudpickle takes it, so it may be of a script or notebook.
+        num_proc: The number of ranks; default: `spark.default.parallelism`, which Spark sets to the number of cores.
+        start_timeout: Seconds to wait until Spark has started all tasks; default: HOROVOD_SPARK_START_TIMEOUT, or 600.
+        use_gloo: Accepted; there is nothing to decide.
+        use_mpi: Must not be true: there is no MPI.
+        extra_mpi_args: Must be None, for the same reason.
+        env: Variables of the ranks, on top of what their executor has; None removes one.
+        stdout: Where the driver writes what ranks print, a text file or stream; default: sys.stdout.
+        stderr: The same of standard error; default: sys.stderr.
+        verbose: 2 and above: what is started where, and as what.
+        nics: The interfaces by which ranks reach each other, a list or a text with commas; default: those by which
+            the tasks reach the driver.
+        prefix_output_with_timestamp: A time stands before each line of output, too.
+        executable: The Python of the ranks, on the executors; default: the one that runs the Spark task.
+
+    Raises:
+        Exception: There is no active SparkContext.
+        TimeoutException: Of horovod.runner.common.util.timeout: not all tasks were started in time. Says how many were.
+        RuntimeError: The job failed; has "Process name: <rank>" and "Exit code: <code>" of the rank that failed first,
+            and that rank's exception as its `__cause__`; or Spark ended the tasks, and says why.
+        TypeError, ValueError: An argument is not what it should be, or the function cannot be pickled.
+    """
+    if use_mpi or extra_mpi_args is not None:
+        name = "use_mpi=True" if use_mpi else f"extra_mpi_args={extra_mpi_args!r}"
+        raise ValueError(f"{_CALLER}: {name}, but this build has no MPI; leave it out")
+    for name, stream in (("stdout", stdout), ("stderr", stderr)):
+        if stream is not None and not callable(getattr(stream, "write", None)):
+            raise TypeError(f"{_CALLER}: {name}={stream!r}, expected a text file or stream to write to")
+    job = SparkJob(
+        num_proc=None if num_proc is None else _whole_number("num_proc", num_proc),
+        start_timeout_s=_start_timeout(start_timeout),
+        env=_checked_env(env or {}),
+        nics=tuple(nics.split(",") if isinstance(nics, str) else nics or ()),
+        verbose=verbose,
+        with_timestamp=prefix_output_with_timestamp,
+        executable=executable,
+        stdout=stdout,
+        stderr=stderr,
+    )
+    return run_spark_job(job, dump_task(fn, args, kwargs or {}, caller=_CALLER))
+
+
+def run_elastic(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int | None = None,
+    min_num_proc: int | None = None,
+    max_num_proc: int | None = None,
+    start_timeout: int | None = None,
+    elastic_timeout: int | None = None,
+    reset_limit: int | None = None,
+    env: Mapping[str, str | None] | None = None,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    verbose: int = 1,
+    nics: Sequence[str] | str | None = None,
+    prefix_output_with_timestamp: bool = False,
+    min_np: int | None = None,
+    max_np: int | None = None,
+) -> list[Any]:
+    """Is not built: always raises NotImplementedError, which says what to use. Arguments as for Horovod's."""
+    raise NotImplementedError(
+        "horovod.spark.run_elastic is not built: Spark tasks call in at the start of a job, and a job whose hosts call "
+        "in is not elastic yet. Use horovod.spark.run() with checkpoints, or an elastic job without Spark: "
+        "horovod.run(..., min_num_proc=...) or horovodrun --min-np"
+    )
+
+
+def _whole_number(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{_CALLER}: {name}={value!r}, expected a whole number from 1 on")
+    return value
+
+
+def _start_timeout(given: int | None) -> int:
+    if given is not None:
+        return _whole_number("start_timeout", given)
+    text = _env.get(_START_TIMEOUT)
+    if not text:
+        return _DEFAULT_START_TIMEOUT_S
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"{_START_TIMEOUT}={text}: expected a whole number of seconds from 1 on")
+    return int(text)
+
+
+def _checked_env(env: Mapping[str, str | None]) -> dict[str, str | None]:
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name:
+            raise ValueError(f"{_CALLER}: env has {name!r}, expected the name of a variable")
+        if value is not None and not isinstance(value, str):  # type: ignore[redundant-expr, unused-ignore]
+            raise TypeError(f"{_CALLER}: env has {name}={value!r}, expected a text, or None to remove the variable")
+    return dict(env)

@@ -1,0 +1,1 @@
+"""What jobs on Spark share: who runs functions on ranks (backend), and where files lie (store)."""

@@ -1,0 +1,95 @@
+"""horovod.spark where there is no Spark to ask: settings, the words of horovodrun, addresses, what is not there."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import socket
+import sys
+from typing import Any
+
+import pytest
+
+from documented import undocumented
+
+
+def test_without_pyspark_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("horovod.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"horovod\.spark needs pyspark, which is not installed here: `pip install"):
+        importlib.import_module("horovod.spark")
+
+
+def test_settings_are_pairs_of_spark_and_their_values() -> None:
+    conf = importlib.import_module("horovod.spark.conf")
+    pairs = {name: pair for name, pair in vars(conf).items() if name.startswith("SPARK_CONF_")}
+    defaults = pairs.pop("SPARK_CONF_DEFAULT_VALUES")
+    assert len(pairs) == 17
+    assert {key for key, _ in pairs.values()} == set(defaults)
+    assert pairs["SPARK_CONF_ALWAYS_RESTART_FAILED_TASK"] == ("spark.task.maxFailures", "2147483647")
+    assert pairs["SPARK_CONF_BLACKLIST_ENABLED"] == ("spark.blacklist.enabled", "true")
+    assert pairs["SPARK_CONF_BLACKLIST_DISABLED"] == ("spark.blacklist.enabled", "false")
+    for name, (key, value) in pairs.items():
+        if "BLACKLIST" in name:
+            continue
+        if "DONT_REUSE" in name:
+            assert value == "1", name
+        elif "ONCE" in name:
+            assert value == "2", name
+        else:
+            assert value == ("2147483646" if key.endswith("PerNode") else "2147483647"), name
+
+
+def test_words_of_the_launcher_are_kept_until_the_job_begins() -> None:
+    module = importlib.import_module("horovod.spark._launcher_words")
+    ports: list[int] = []
+    shown = io.StringIO()
+    words = module.LauncherWords(shown, ports.append, shows_all=False)
+    for piece in ("horovod", "run: waits for 2 hosts at [::1]:47", "11\nhorovodrun: 1 of 2 hosts have joined (a)\n"):
+        words.write(piece)
+    assert (ports, shown.getvalue()) == ([4711], "")
+    words.write("horovodrun: no such interface\n")
+    assert words.last == "no such interface"
+    words.write("[0]<stderr>: loss")
+    words.write(" 0.5\nhorovodrun: the job failed: rank 1 on host task-1.n (pid 7) exited with code 3 first\n")
+    assert words.failed_rank == "rank 1 on host task-1.n (pid 7)"
+    assert shown.getvalue().startswith("horovodrun: no such interface\n[0]<stderr>: loss 0.5\nhorovodrun: the job")
+    assert words.come is None
+
+    late = module.LauncherWords(shown, ports.append, shows_all=True)
+    late.write(
+        "horovodrun: after 3 s (--start-timeout) 1 of 2 hosts have joined (a); 2 connections did not have the token, "
+        "the last from 10.0.0.1; each calls `horovodrun --join x`\n"
+    )
+    assert (late.come, late.last) == (1, "2 connections did not have the token, the last from 10.0.0.1")
+
+
+def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    address_for_tasks = importlib.import_module("horovod.spark._driver").address_for_tasks
+    assert address_for_tasks("127.0.0.1") == ("127.0.0.1", "127.0.0.1")
+    assert address_for_tasks("localhost") in [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")]
+    assert address_for_tasks("192.0.2.77") == ("0.0.0.0", "192.0.2.77")  # not of this host: a forwarded port, say
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ValueError, match=r"spark\.driver\.host=nowhere is not known on this host"):
+        address_for_tasks("nowhere")
+
+
+def test_a_node_is_a_host_or_a_container_on_it() -> None:
+    node_name = importlib.import_module("horovod.spark._task").node_name
+    assert node_name(None) == node_name("") != node_name("container_1") == node_name("container_1")
+
+
+@pytest.mark.parametrize("name", ["keras", "torch", "lightning", "keras.estimator"])
+def test_estimators_say_that_they_are_not_there(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"estimators on Spark are not built; train in a function"):
+        importlib.import_module(f"horovod.spark.{name}")
+
+
+def test_help_answers_for_every_public_name() -> None:
+    names = ("horovod.spark", "horovod.spark.task", "horovod.spark.common.backend", "horovod.spark.common.store")
+    assert undocumented(*map(importlib.import_module, names)) == []
