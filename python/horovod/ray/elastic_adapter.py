@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from horovod._function_job._caller import run_function_job
+from horovod._function_job._caller import command_of, run_function_job
 from horovod._function_job._message import dump_task
 from horovod.ray import _rsh
 from horovod.ray._hosts import HostsFile
@@ -20,6 +20,7 @@ from horovod.ray.settings import MiniSettings
 
 __all__ = ["ElasticAdapter", "ElasticParams"]
 
+_CALLER = "horovod.ray"
 _MORE_S = 10  # than an agent may take, so that what is said of that comes first
 
 
@@ -71,14 +72,16 @@ class ElasticAdapter:
         """The results of func(executable) of the ranks of the last round. What rank 0 logs goes to `queue`."""
         params = self._params
         resources = {"CPU": params.cpus_per_worker} | ({"GPU": params.gpus_per_worker or 1} if params.use_gpu else {})
-        payload = dump_task(_call(func, *self._executable), (), {})
+        payload = dump_task(_call(func, *self._executable), (), {}, caller=_CALLER)
         with tempfile.TemporaryDirectory(prefix="hvd-") as name:
             folder = Path(name)
             hosts = HostsFile(folder / "hosts", resources, params.max_workers, self._discovery)
             hosts.wait_for(params.min_workers, params.elastic_timeout)
             relay = AgentRelay(folder / "agents", hosts.place_of, self._seconds_to_start(), queue)
             with hosts, relay:
-                return run_function_job(self._flags(folder), sys.executable, payload)
+                return run_function_job(
+                    self._flags(folder), command_of(sys.executable), payload, caller=_CALLER
+                )
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """NotImplementedError: nobody knows yet how many results there will be."""
