@@ -128,8 +128,7 @@ def test_fit_without_callbacks_says_what_to_set(monkeypatch: pytest.MonkeyPatch)
         make_model().fit(*data(), batch_size=35, verbose=0)
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
-@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize(("policy", "passes"), [("float32", 1), ("mixed_float16", 2)])
 def test_fit_with_loss_scaling_aggregation_and_synchronous_normalisation(policy: str, passes: int) -> None:
     tf.keras.mixed_precision.set_global_policy(policy)
     try:
