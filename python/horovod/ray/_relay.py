@@ -19,7 +19,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray._agent import NodeAgent
-from horovod.ray.ray_logger import Sink
+from horovod.ray.ray_logger import PickledSink
 
 __all__ = ["AgentRelay", "AgentPlace"]
 
@@ -49,7 +49,7 @@ class AgentRelay:
     """
 
     def __init__(
-        self, path: Path, place_of: Callable[[str], AgentPlace], seconds: float, queue: Sink | None = None
+        self, path: Path, place_of: Callable[[str], AgentPlace], seconds: float, queue: PickledSink | None = None
     ) -> None:
         self._place_of = place_of
         self._seconds = seconds
@@ -128,7 +128,8 @@ class AgentRelay:
         watching = threading.Thread(target=_watch, args=(connection, actor, ended), name="hvd-agent-caller")
         watching.start()
         try:
-            started = actor.start.remote(command[1:])  # the first word is our horovodrun, not that node's
+            hears = self._queue is not None
+            started = actor.start.remote(command[1:], hears)  # the first word is our horovodrun, not that node's
             if not ray.wait([started], timeout=self._seconds)[0]:
                 wanted = ", ".join(f"{name}: {amount:g}" for name, amount in place.resources.items())
                 said = f"horovod.ray: no room within {self._seconds:g} s for {wanted} on node {place.node_id}\n"
@@ -150,8 +151,9 @@ class AgentRelay:
         reading = [
             threading.Thread(target=_copy, args=(actor, "stdout", fds[1]), name="hvd-agent-stdout"),
             threading.Thread(target=_copy, args=(actor, "stderr", fds[2]), name="hvd-agent-stderr"),
-            threading.Thread(target=_pass_on, args=(actor, self._queue), name="hvd-agent-log"),
         ]
+        if self._queue is not None:
+            reading.append(threading.Thread(target=_pass_on, args=(actor, self._queue), name="hvd-agent-log"))
         for thread in (feeding, *reading):
             thread.start()
         try:
@@ -195,11 +197,12 @@ def _copy(actor: Any, stream: str, target: int) -> None:
             _write(target, data)
 
 
-def _pass_on(actor: Any, queue: Sink | None) -> None:
+def _pass_on(actor: Any, queue: PickledSink) -> None:
     with contextlib.suppress(RayError):
-        while value := ray.get(actor.next_logged.remote()):
-            if queue is not None:
-                queue.put(value[0])
+        while batch := ray.get(actor.next_logged.remote()):
+            for data in batch:
+                with contextlib.suppress(RayError):  # who reads the queue hears of that; ranks wait to be fetched from
+                    queue.put_pickled(data)
 
 
 def _write(target: int, data: bytes) -> None:

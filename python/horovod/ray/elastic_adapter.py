@@ -15,7 +15,7 @@ from horovod._function_job._message import dump_task
 from horovod.ray import _rsh
 from horovod.ray._hosts import HostsFile
 from horovod.ray._relay import AgentRelay
-from horovod.ray.ray_logger import Sink
+from horovod.ray.ray_logger import PickledSink
 from horovod.ray.settings import MiniSettings
 
 __all__ = ["ElasticAdapter", "ElasticParams"]
@@ -67,7 +67,7 @@ class ElasticAdapter:
             if "\n" in value:
                 raise ValueError(f"extra_env_vars: {name}={value!r}, expected one line in an elastic job")
 
-    def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
+    def run(self, func: Callable[[Any], Any], queue: PickledSink | None = None) -> list[Any]:
         """The results of func(executable) of the ranks of the last round. What rank 0 logs goes to `queue`."""
         params = self._params
         resources = {"CPU": params.cpus_per_worker} | ({"GPU": params.gpus_per_worker or 1} if params.use_gpu else {})
