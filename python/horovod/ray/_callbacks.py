@@ -1,4 +1,4 @@
-"""What rank 0 logs, from Ray's queue to the caller's callbacks."""
+"""What ranks log, from Ray's queue to the caller's callbacks."""
 
 from __future__ import annotations
 

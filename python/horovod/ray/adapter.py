@@ -87,15 +87,16 @@ class StaticAdapter:
         return [worker.execute.remote(shared) for worker in self._workers]
 
     def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
-        """The results of func(executable) in rank order. What rank 0 logs goes to `queue`."""
+        """The results of func(executable) in rank order. What ranks log goes to `queue`."""
         self._check_usable()
         if queue is not None:
-            self._gather([self._workers[0].set_queue.remote(queue)])
+            self._gather([worker.set_queue.remote(queue) for worker in self._workers])
         try:
             return self._gather(self.run_remote(func))
         finally:
             if queue is not None:
-                self._workers[0].set_queue.remote(None)
+                for worker in self._workers:  # none after a shutdown() meanwhile
+                    worker.set_queue.remote(None)
 
     def run_single(self, func: Callable[[Any], Any]) -> Any:
         """The result of func(executable) on rank 0."""

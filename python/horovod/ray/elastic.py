@@ -61,7 +61,7 @@ class ElasticRayExecutor:
         override_discovery: As for RayExecutor.
 
     Raises:
-        ValueError: `gpus_per_slot` without `use_gpu`, or below 1, and as for RayExecutor.
+        ValueError: `gpus_per_slot` without `use_gpu`, or with it below 1, and as for RayExecutor.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ElasticRayExecutor:
     def run(self, worker_fn: Callable[[], Any], callbacks: Sequence[Callback] | None = None) -> list[Any]:
         """The results of `worker_fn()` of the ranks of the last round, in rank order.
 
-        `callbacks` get what rank 0 gives to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <rank>" and
+        `callbacks` get what ranks give to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <rank>" and
         "Exit code: <code>", when the job fails.
         """
         return self._executor.run(worker_fn, callbacks=callbacks)

@@ -68,7 +68,7 @@ class ElasticAdapter:
                 raise ValueError(f"extra_env_vars: {name}={value!r}, expected one line in an elastic job")
 
     def run(self, func: Callable[[Any], Any], queue: PickledSink | None = None) -> list[Any]:
-        """The results of func(executable) of the ranks of the last round. What rank 0 logs goes to `queue`."""
+        """The results of func(executable) of the ranks of the last round. What ranks log goes to `queue`."""
         params = self._params
         resources = {"CPU": params.cpus_per_worker} | ({"GPU": params.gpus_per_worker or 1} if params.use_gpu else {})
         payload = dump_task(_call(func, *self._executable), (), {})
@@ -96,9 +96,11 @@ class ElasticAdapter:
 
     def _flags(self, folder: Path) -> list[str]:
         params = self._params
+        # Ray gives the actors of agents OMP_NUM_THREADS for all the ranks of their node.
+        threads = {"OMP_NUM_THREADS": str(max(1, int(params.cpus_per_worker)))}
         variables = folder / "variables"
         with os.fdopen(os.open(variables, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.writelines(f"{name}={value}\n" for name, value in self._variables.items())
+            file.writelines(f"{name}={value}\n" for name, value in (threads | self._variables).items())
         flags = {
             "-np": params.min_workers,
             "--min-np": params.min_workers,

@@ -82,8 +82,8 @@ class _Logger:
         self._sink = queue
         self._has_warned = False
 
-    def log(self, info_dict: dict[str, Any]) -> None:
-        if _env.get("HOROVOD_RANK") not in (None, "0"):
+    def log(self, info_dict: dict[str, Any], chief_only: bool) -> None:
+        if chief_only and _env.get("HOROVOD_RANK") not in (None, "0"):
             return
         if self._sink is None and (path := _env.get(SOCKET_VARIABLE)):
             self._sink = _SocketSink(path)
@@ -93,7 +93,7 @@ class _Logger:
             self._has_warned = True
             warnings.warn(
                 "horovod.ray.ray_logger.log(): nobody listens here. Give run() or execute() callbacks, which hear of "
-                "what rank 0 logs",
+                "what ranks log",
                 stacklevel=3,
             )
 
@@ -106,9 +106,9 @@ def configure(queue: Sink | None) -> None:
     _logger.configure(queue)
 
 
-def log(info_dict: dict[str, Any]) -> None:
-    """Gives `info_dict` to the callbacks of run() or execute(), in the process that called it; on rank 0 alone.
+def log(info_dict: dict[str, Any], chief_only: bool = True) -> None:
+    """Gives `info_dict` to the callbacks of run() or execute(), in the process that called it.
 
-    Where nobody listens to rank 0 it warns, once.
+    Rank 0 alone does, unless `chief_only` is False. Where nobody listens it warns, once.
     """
-    _logger.log(info_dict)
+    _logger.log(info_dict, chief_only)

@@ -46,7 +46,7 @@ class RayExecutor:
 
     Raises:
         ValueError: `max_workers` without `min_workers` above 0, `min_workers` with `num_workers`, `gpus_per_worker`
-            without `use_gpu` or below 1, a number of something that is none, an elastic argument in a static job.
+            without `use_gpu`, or with it below 1, a number of something that is none.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class RayExecutor:
 
         Args:
             fn: A function, which gets the object of start()'s class on its rank, or None.
-            callbacks: Functions that get each value that rank 0 gives to horovod.ray.ray_logger.log().
+            callbacks: Functions that get each value that ranks give to horovod.ray.ray_logger.log().
 
         Raises:
             RuntimeError: start() was not called, or a rank's process died: the message has its node and Ray's reason.

@@ -67,3 +67,13 @@ def test_a_variable_of_several_lines_is_refused() -> None:
     adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
     with pytest.raises(ValueError, match=r"extra_env_vars: ONE='a\\nb', expected one line"):
         adapter.start(extra_env_vars={"ONE": "a\nb"})
+
+
+@pytest.mark.parametrize(
+    ("cpus", "extra", "threads"), [(3, {}, "3"), (0.5, {}, "1"), (3, {"OMP_NUM_THREADS": 7}, "7")]
+)
+def test_ranks_have_threads_for_their_own_processors(tmp_path: Path, cpus: float, extra: Any, threads: str) -> None:
+    adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, cpus, False, None, None, None, 600, True))
+    adapter.start(extra_env_vars=extra)
+    adapter._flags(tmp_path)
+    assert (tmp_path / "variables").read_text().splitlines() == [f"OMP_NUM_THREADS={threads}"]
