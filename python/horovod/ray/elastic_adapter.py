@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -76,9 +77,9 @@ class ElasticAdapter:
             folder = Path(name)
             hosts = HostsFile(folder / "hosts", resources, params.max_workers, self._discovery)
             hosts.wait_for(params.min_workers, params.elastic_timeout)
-            relay = AgentRelay(folder / "agents", hosts.place_of, self._seconds_to_start(), queue)
+            relay = AgentRelay(hosts.place_of, self._seconds_to_start(), queue)
             with hosts, relay:
-                return run_function_job(self._flags(folder), sys.executable, payload)
+                return run_function_job(self._flags(folder, relay.name), sys.executable, payload)
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """NotImplementedError: nobody knows yet how many results there will be."""
@@ -94,7 +95,7 @@ class ElasticAdapter:
     def _seconds_to_start(self) -> float:
         return self._settings.placement_group_timeout_s + self._settings.timeout_s
 
-    def _flags(self, folder: Path) -> list[str]:
+    def _flags(self, folder: Path, relay: str) -> list[str]:
         params = self._params
         # Ray gives the actors of agents OMP_NUM_THREADS for all the ranks of their node.
         threads = {"OMP_NUM_THREADS": str(max(1, int(params.cpus_per_worker)))}
@@ -111,7 +112,7 @@ class ElasticAdapter:
             "--hostfile": folder / "hosts",
             "--env-file": variables,
             "--network-interfaces": ",".join(self._settings.nics or ()) or None,
-            "--rsh": f"{sys.executable} -I -S {_rsh.__file__} {folder / 'agents'} {{host}}",
+            "--rsh": shlex.join([sys.executable, "-I", "-S", _rsh.__file__, relay, "{host}"]),
         }
         words = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
         if params.cooldown_range is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +20,18 @@ from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings, create_settings
 
 __all__ = ["RayExecutor", "MiniSettings", "Coordinator"]
+
+_started: weakref.WeakSet[RayExecutor] = weakref.WeakSet()
+
+
+def _shut_all_down() -> None:
+    """For scripts that end without shutdown(): a job's secret would stay on its nodes."""
+    for executor in list(_started):
+        with contextlib.suppress(Exception):
+            executor.shutdown()
+
+
+atexit.register(_shut_all_down)  # after Ray's, so it runs before Ray ends
 
 
 class RayExecutor:
@@ -159,6 +174,7 @@ class RayExecutor:
             adapter.shutdown()
             raise
         self._adapter = adapter
+        _started.add(self)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Sequence[Callback] | None = None) -> list[Any]:
         """The results of `fn(executable)` on all ranks, in rank order.
@@ -203,9 +219,10 @@ class RayExecutor:
 
     def shutdown(self) -> None:
         """Ends the workers, and removes the placement group if start() has made it. May be called again."""
-        if self._adapter is not None:
-            self._adapter.shutdown()
-        self._adapter = None
+        adapter, self._adapter = self._adapter, None
+        _started.discard(self)
+        if adapter is not None:
+            adapter.shutdown()
 
     def _make_adapter(self) -> Adapter:
         if not ray.is_initialized():

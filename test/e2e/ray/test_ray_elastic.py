@@ -196,10 +196,10 @@ def taken(nodes: Any) -> Any:
     ray.kill(other)
 
 
-def test_who_waits_for_room_ends_with_the_job(taken: str, tmp_path: Path, eventually: Any) -> None:
+def test_who_waits_for_room_ends_with_the_job(taken: str, eventually: Any) -> None:
     start = time.monotonic()
-    with AgentRelay(tmp_path / "agents", lambda host: AgentPlace(host, {"CPU": 1}), seconds=600):
-        command = [sys.executable, "-I", "-S", _rsh.__file__, str(tmp_path / "agents"), taken, "horovodrun", "--agent"]
+    with AgentRelay(lambda host: AgentPlace(host, {"CPU": 1}), seconds=600) as relay:
+        command = [sys.executable, "-I", "-S", _rsh.__file__, relay.name, taken, "horovodrun", "--agent"]
         caller = subprocess.Popen(command)
         eventually(lambda: "hvd-agent-caller" in {thread.name for thread in threading.enumerate()})
         assert caller.poll() is None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from horovod.ray import _relay, _rsh
 from horovod.ray._hosts import HostsFile, slots_of
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings
@@ -75,5 +80,27 @@ def test_a_variable_of_several_lines_is_refused() -> None:
 def test_ranks_have_threads_for_their_own_processors(tmp_path: Path, cpus: float, extra: Any, threads: str) -> None:
     adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, cpus, False, None, None, None, 600, True))
     adapter.start(extra_env_vars=extra)
-    adapter._flags(tmp_path)
+    adapter._flags(tmp_path, "name")
     assert (tmp_path / "variables").read_text().splitlines() == [f"OMP_NUM_THREADS={threads}"]
+
+
+def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "a b" / ("long" * 30) / "_rsh.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(Path(_rsh.__file__).read_text())
+    monkeypatch.setattr(_rsh, "__file__", str(program))
+    adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
+    with _relay.AgentRelay(lambda host: {}[host], seconds=1) as relay:  # it knows no host
+        flags = adapter._flags(program.parent, relay.name)
+        words = shlex.split(flags[flags.index("--rsh") + 1])
+        called = [word.replace("{host}", "the host") for word in words]
+        run = subprocess.run([*called, "horovodrun"], timeout=30, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "horovod.ray: no agent: 'the host'\n"
+
+
+def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _relay.AgentRelay(lambda host: {}[host], seconds=1) as relay:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        monkeypatch.setattr(sys, "argv", ["_rsh.py", relay.name, "host", "horovodrun"])
+        assert _rsh.main() == 255
