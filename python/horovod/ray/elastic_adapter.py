@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ class ElasticAdapter:
         self._params = params
         self._executable: tuple[Callable[..., Any] | None, Sequence[Any], Mapping[str, Any]] = (None, (), {})
         self._variables: dict[str, str] = {}
+        self._folder: str | None = None  # of the last call
         self._discovery: Callable[[], Mapping[str, int]] | None = None
         if not params.override_discovery:
             discovery = getattr(settings, "discovery", None)
@@ -74,6 +76,7 @@ class ElasticAdapter:
         resources = {"CPU": params.cpus_per_worker} | ({"GPU": params.gpus_per_worker or 1} if params.use_gpu else {})
         payload = dump_task(_call(func, *self._executable), (), {})
         with tempfile.TemporaryDirectory(prefix="hvd-") as name:
+            self._folder = name
             folder = Path(name)
             hosts = HostsFile(folder / "hosts", resources, params.max_workers, self._discovery)
             hosts.wait_for(params.min_workers, params.elastic_timeout)
@@ -90,7 +93,9 @@ class ElasticAdapter:
         raise NotImplementedError("execute_single() is for static jobs: an elastic one has no fixed ranks; use run()")
 
     def shutdown(self) -> None:
-        """Nothing lives between two calls of run()."""
+        """Removes the folder of a call that still runs, in an actor that is killed next; between calls nothing lives."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _seconds_to_start(self) -> float:
         return self._settings.placement_group_timeout_s + self._settings.timeout_s

@@ -24,13 +24,17 @@ def node(name: str, address: str, is_alive: bool = True, **resources: float) -> 
     return {"NodeID": name, "NodeManagerAddress": address, "Alive": is_alive, "Resources": resources}
 
 
+def all_free(*nodes: Mapping[str, Any]) -> dict[str, Any]:
+    return {each["NodeID"]: each["Resources"] for each in nodes}
+
+
 def found(
     folder: Path,
     *nodes: Mapping[str, Any],
     most: int | None = None,
     discovery: Callable[[], Mapping[str, int]] | None = None,
 ) -> dict[str, tuple[str, int]]:
-    return HostsFile(folder / "hosts", CPU, most, discovery)._find(nodes)
+    return HostsFile(folder / "hosts", CPU, most, discovery)._find(nodes, all_free(*nodes))
 
 
 def test_slots_are_what_all_resources_suffice_for() -> None:
@@ -54,6 +58,22 @@ def test_hosts_go_by_address_where_that_leads_to_them_alone(tmp_path: Path) -> N
 
 def test_no_host_has_more_slots_than_the_job_has_ranks(tmp_path: Path) -> None:
     assert found(tmp_path, node("id", "198.51.100.1", CPU=64), most=3) == {"198.51.100.1": ("id", 3)}
+
+
+def test_slots_are_what_is_free_until_there_is_an_agent(tmp_path: Path) -> None:
+    hosts = HostsFile(tmp_path / "hosts", CPU, None, None)
+    nodes = [node("id-one", "198.51.100.1", CPU=8), node("id-two", "198.51.100.2", CPU=8)]
+
+    def look(**free: float) -> dict[str, int]:
+        found = hosts._find(nodes, {f"id-{name}": {"CPU": cpus} for name, cpus in free.items()})
+        hosts._nodes.update(found)
+        return {node_id: slots for node_id, slots in found.values()}
+
+    assert look(one=5) == {"id-one": 2}
+    assert look(one=7, two=1) == {"id-one": 3}
+    hosts.place_of("198.51.100.1")
+    assert look(one=0, two=8) == {"id-one": 3, "id-two": 4}
+    assert look(one=8, two=8) == {"id-one": 3, "id-two": 4}
 
 
 def test_a_discovery_of_the_settings_chooses_among_the_nodes(tmp_path: Path) -> None:

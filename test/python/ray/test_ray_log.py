@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from horovod import _env
-from horovod.ray import _callbacks
+from horovod.ray import _agent, _callbacks, ray_logger
 from horovod.ray._agent import NodeAgent
 from horovod.ray.ray_logger import SOCKET_VARIABLE, _SocketSink
 
@@ -96,3 +96,15 @@ def test_all_that_waits_is_one_batch(agent: NodeAgent) -> None:
         agent._logged.put((value, threading.Event()) if value is not None else None)
     assert agent.next_logged() == [b"a", b"b"]
     assert agent.next_logged() == []
+
+
+def test_without_callbacks_a_rank_is_told_that_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SOCKET_VARIABLE, raising=False)
+    monkeypatch.delenv("HOROVOD_RANK", raising=False)
+    monkeypatch.setattr(_agent, "find_launcher", lambda: "/bin/true")
+    agent = NodeAgent()
+    agent.start([], hears=False)
+    assert agent.wait() == 0
+    ray_logger.configure(None)
+    with pytest.warns(UserWarning, match="nobody listens here"):
+        ray_logger.log({"loss": 1})
