@@ -38,7 +38,8 @@ class CallbackQueue:
 def listening(callbacks: Sequence[Callback] | None) -> Iterator[CallbackQueue | None]:
     """A queue; each value that is put into it goes to all `callbacks`, on a thread, until the block ends.
 
-    None without callbacks. What a callback raises, or reading a value, is raised when the block has ended, and it is called no more.
+    None without callbacks. What a callback raises, or reading a value, is raised when the block has ended, and no more
+    values are read.
     """
     if not callbacks:
         yield None

@@ -120,8 +120,9 @@ class HostsFile:
     def _find(
         self, nodes: Sequence[Mapping[str, Any]], free: Mapping[str, Mapping[str, float]]
     ) -> dict[str, tuple[str, int]]:
-        """Host -> node id and slots, with what is `free` by node id. A host that is named by an address of this machine, or by one that several nodes
-        have, would not be reached by an actor on its node: these go by the node's id."""
+        """Host -> node id and slots, with what is `free` by node id. A host that is named by an address of this
+        machine, or by one that several nodes have, would not be reached by an actor on its node: these go by the node's
+        id."""
         alive = [node for node in nodes if node["Alive"]]
         addresses = [node["NodeManagerAddress"] for node in alive]
         chosen = self._discovery() if self._discovery is not None else None

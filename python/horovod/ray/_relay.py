@@ -49,9 +49,7 @@ class AgentRelay:
         queue: Gets what ranks log, if there is one.
     """
 
-    def __init__(
-        self, place_of: Callable[[str], AgentPlace], seconds: float, queue: PickledSink | None = None
-    ) -> None:
+    def __init__(self, place_of: Callable[[str], AgentPlace], seconds: float, queue: PickledSink | None = None) -> None:
         self.name = f"hvd-ray-{secrets.token_hex(16)}"
         self._place_of = place_of
         self._seconds = seconds

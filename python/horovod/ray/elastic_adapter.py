@@ -93,7 +93,7 @@ class ElasticAdapter:
         raise NotImplementedError("execute_single() is for static jobs: an elastic one has no fixed ranks; use run()")
 
     def shutdown(self) -> None:
-        """Removes the folder of a call that still runs, in an actor that is killed next; between calls nothing lives."""
+        """Removes the folder of a call that still runs, in an actor that is killed next; else there is nothing."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -58,7 +58,9 @@ def test_ranks_are_numbered_by_node_and_share_a_secret(make_nodes: Any, make_exe
     assert not any(Path(secret).parent.exists() for secret in secrets)
 
 
-def test_a_secret_that_comes_late_is_removed_too(make_nodes: Any, tmp_path: Path, eventually: Any) -> None:
+def test_a_secret_that_comes_late_is_removed_too(
+    make_nodes: Any, tmp_path: Path, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def keep_late(secret: str) -> str:
         time.sleep(1)
         return keep(secret)
@@ -72,8 +74,8 @@ def test_a_secret_that_comes_late_is_removed_too(make_nodes: Any, tmp_path: Path
 
     (tmp_path / "mine").write_text("secret", encoding="ascii")
     secrets = _secrets.NodeSecrets()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError, match=r"no answer within 0\.1 s of node"):
-        patch.setattr(_secrets, "keep", keep_late)
+    monkeypatch.setattr(_secrets, "keep", keep_late)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s of node"):
         secrets.hand_over(str(tmp_path / "mine"), [ray.get_runtime_context().get_node_id()], 0.1)
     secrets.forget()
     eventually(lambda: (tmp_path / "came").exists() and not (tmp_path / "job").exists())

@@ -7,12 +7,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from horovod.ray import _relay, _rsh
+from horovod.ray import _relay, _rsh, elastic
 from horovod.ray._hosts import HostsFile, slots_of
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings
@@ -67,7 +68,7 @@ def test_slots_are_what_is_free_until_there_is_an_agent(tmp_path: Path) -> None:
     def look(**free: float) -> dict[str, int]:
         found = hosts._find(nodes, {f"id-{name}": {"CPU": cpus} for name, cpus in free.items()})
         hosts._nodes.update(found)
-        return {node_id: slots for node_id, slots in found.values()}
+        return dict(found.values())
 
     assert look(one=5) == {"id-one": 2}
     assert look(one=7, two=1) == {"id-one": 3}
@@ -82,6 +83,18 @@ def test_a_discovery_of_the_settings_chooses_among_the_nodes(tmp_path: Path) -> 
     assert found(tmp_path, *nodes, discovery=lambda: chosen) == {"198.51.100.2": ("id-two", 1)}
 
 
+def test_hosts_come_and_go_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node(f"id-{number}", f"198.51.100.{number}", CPU=2) for number in range(4)]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    discovery = elastic.TestDiscovery(1, 3, change_frequency_s=0, cpus_per_slot=2, verbose=False)
+    seen = [len(discovery.find_available_hosts_and_slots()) for _ in range(50)]
+    assert seen[:2] == [4, 3]
+    assert {abs(after - before) for before, after in pairwise(seen)} == {1}
+    assert set(seen[1:]) <= {1, 2, 3}
+    patient = elastic.TestDiscovery(1, 3, change_frequency_s=600, cpus_per_slot=2)
+    assert [len(patient.find_available_hosts_and_slots()) for _ in range(3)] == [4] * 3
+
+
 def test_without_override_there_must_be_a_discovery() -> None:
     params = ElasticParams(1, None, 1, False, None, None, None, 600, override_discovery=False)
     with pytest.raises(ValueError, match="override_discovery=False, but the settings have no discovery"):
@@ -94,14 +107,16 @@ def test_a_variable_of_several_lines_is_refused() -> None:
         adapter.start(extra_env_vars={"ONE": "a\nb"})
 
 
-@pytest.mark.parametrize(
-    ("cpus", "extra", "threads"), [(3, {}, "3"), (0.5, {}, "1"), (3, {"OMP_NUM_THREADS": 7}, "7")]
-)
+@pytest.mark.parametrize(("cpus", "extra", "threads"), [(3, {}, "3"), (0.5, {}, "1"), (3, {"OMP_NUM_THREADS": 7}, "7")])
 def test_ranks_have_threads_for_their_own_processors(tmp_path: Path, cpus: float, extra: Any, threads: str) -> None:
     adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, cpus, False, None, None, None, 600, True))
     adapter.start(extra_env_vars=extra)
     adapter._flags(tmp_path, "name")
     assert (tmp_path / "variables").read_text().splitlines() == [f"OMP_NUM_THREADS={threads}"]
+
+
+def no_place(host: str) -> _relay.AgentPlace:
+    raise KeyError(host)
 
 
 def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +125,7 @@ def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeyp
     program.write_text(Path(_rsh.__file__).read_text())
     monkeypatch.setattr(_rsh, "__file__", str(program))
     adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
-    with _relay.AgentRelay(lambda host: {}[host], seconds=1) as relay:  # it knows no host
+    with _relay.AgentRelay(no_place, seconds=1) as relay:
         flags = adapter._flags(program.parent, relay.name)
         words = shlex.split(flags[flags.index("--rsh") + 1])
         called = [word.replace("{host}", "the host") for word in words]
@@ -120,7 +135,7 @@ def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeyp
 
 
 def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _relay.AgentRelay(lambda host: {}[host], seconds=1) as relay:
+    with _relay.AgentRelay(no_place, seconds=1) as relay:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         monkeypatch.setattr(sys, "argv", ["_rsh.py", relay.name, "host", "horovodrun"])
         assert _rsh.main() == 255

@@ -55,10 +55,12 @@ def test_a_rank_goes_on_when_the_driver_has_its_value(agent: NodeAgent) -> None:
 
 def test_threads_share_the_connection_of_their_rank(agent: NodeAgent) -> None:
     rank = sink()
-    threads = [
-        threading.Thread(target=lambda who=who: [rank.put((who, "x" * 300_000)) for _ in range(20)], daemon=True)
-        for who in range(4)
-    ]
+
+    def work(who: int) -> None:
+        for _ in range(20):
+            rank.put((who, "x" * 300_000))
+
+    threads = [threading.Thread(target=work, args=(who,), daemon=True) for who in range(4)]
     for thread in threads:
         thread.start()
     heard: list[Any] = []
