@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
 import secrets
 import socket
 import subprocess
 import threading
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
 from horovod import _env
 from horovod._function_job._caller import find_launcher
-from horovod.ray.ray_logger import SOCKET_VARIABLE, is_of_this_user
+from horovod.ray.ray_logger import SOCKET_VARIABLE, is_of_this_user, receive
 
 __all__ = ["NodeAgent"]
 
@@ -31,16 +30,17 @@ class NodeAgent:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: dict[str, IO[bytes]] = {}
-        self._logged: queue.Queue[Any] = queue.Queue()
+        # What ranks log, and what tells them that the driver has it; None when the agent has ended.
+        self._logged: queue.Queue[tuple[bytes, threading.Event] | None] = queue.Queue()
+        self._fetched: list[threading.Event] = []  # of the last batch
 
-    def start(self, arguments: Sequence[str]) -> None:
-        """Starts this node's horovodrun with `arguments`, which make it an agent."""
-        # Without a file, which would stay when this actor is killed.
-        name = f"hvd-ray-{secrets.token_hex(16)}"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(f"\0{name}")
-        listener.listen()
-        _env.apply({SOCKET_VARIABLE: name})  # ranks inherit it
+    def start(self, arguments: Sequence[str], hears: bool = True) -> None:
+        """Starts this node's horovodrun with `arguments`, which make it an agent.
+
+        `hears`: whether somebody calls next_logged(); without, ranks are told that nobody listens.
+        """
+        if hears:
+            self._listen()
         self._process = subprocess.Popen(
             [find_launcher(), *arguments],
             bufsize=0,
@@ -51,7 +51,6 @@ class NodeAgent:
         )
         streams = {"stdin": self._process.stdin, "stdout": self._process.stdout, "stderr": self._process.stderr}
         self._streams = {name: stream for name, stream in streams.items() if stream is not None}
-        threading.Thread(target=self._hear, args=(listener,), daemon=True).start()
 
     def write(self, data: bytes) -> None:
         """Gives `data` to the agent's input; nothing once it has ended."""
@@ -68,20 +67,42 @@ class NodeAgent:
         """The next bytes of `stream`, stdout or stderr; none at its end."""
         return os.read(self._streams[stream].fileno(), _PIECE)
 
-    def next_logged(self) -> tuple[Any, ...]:
-        """What a rank has given to ray_logger.log(), as a tuple of one; empty when the agent has ended."""
-        value: tuple[Any, ...] = self._logged.get()
-        return value
+    def next_logged(self) -> list[bytes]:
+        """All that ranks have given to ray_logger.log() by now, pickled, at least one; none when the agent has ended.
+
+        Who calls again has got the last batch: only then do the ranks of it go on. So none ends with a value here,
+        which would be lost with this actor.
+        """
+        for got in self._fetched:
+            got.set()
+        batch = [self._logged.get()]
+        with contextlib.suppress(queue.Empty):
+            while batch[-1] is not None:
+                batch.append(self._logged.get_nowait())
+        if batch[-1] is None and len(batch) > 1:
+            self._logged.put(None)  # for the next call
+        values = [item for item in batch if item is not None]
+        self._fetched = [got for _, got in values]
+        return [data for data, _ in values]
 
     def wait(self) -> int:
         """The exit code of the agent, once it has ended."""
         assert self._process is not None
         code = self._process.wait()
-        self._logged.put(())
+        self._logged.put(None)
         return code if code >= 0 else 128 - code
 
+    def _listen(self) -> None:
+        # Without a file, which would stay when this actor is killed.
+        name = f"hvd-ray-{secrets.token_hex(16)}"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"\0{name}")
+        listener.listen()
+        _env.apply({SOCKET_VARIABLE: name})  # ranks inherit it
+        threading.Thread(target=self._hear, args=(listener,), daemon=True).start()
+
     def _hear(self, listener: socket.socket) -> None:
-        """Takes what ranks log: on each connection one pickle after another, of this user alone."""
+        """Takes what ranks log: on each connection one value after another, of this user alone."""
         while True:
             connection, _ = listener.accept()
             if is_of_this_user(connection):
@@ -90,7 +111,9 @@ class NodeAgent:
                 connection.close()
 
     def _hear_rank(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream, contextlib.suppress(EOFError):
-            while True:
-                self._logged.put((pickle.load(stream),))
-                connection.sendall(b"\n")  # the rank goes on when it has been heard
+        with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
+            while (data := receive(stream)) is not None:
+                got = threading.Event()
+                self._logged.put((data, got))
+                got.wait()
+                connection.sendall(b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,11 @@ def check_count(name: str, value: Any) -> None:
 
 
 def check_gpus(use_gpu: bool, name: str, value: int | None) -> None:
-    """ValueError for GPUs of a worker, the argument `name`, without `use_gpu`, or fewer than one."""
-    if value is not None and not use_gpu:
+    """ValueError for GPUs of a worker, the argument `name`, without `use_gpu`, or with it fewer than one."""
+    if value and not use_gpu:
         raise ValueError(f"{name}={value!r} was given without use_gpu=True")
-    check_count(name, value)
+    if use_gpu:
+        check_count(name, value)
 
 
 def check_arguments(
@@ -60,7 +62,8 @@ def check_arguments(
     if min_workers is None:
         for name, value in {"reset_limit": reset_limit, "cooldown_range": cooldown_range}.items():
             if value is not None:
-                raise ValueError(f"{name}={value!r} is for elastic jobs alone: give min_workers as well")
+                said = f"{name}={value!r} is for elastic jobs alone, it has no effect without min_workers"
+                warnings.warn(said, stacklevel=3)
         return
     check_count("reset_limit", reset_limit)
     check_count("elastic_timeout", elastic_timeout)

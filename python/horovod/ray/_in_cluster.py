@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import ray
 from ray.exceptions import RayTaskError
 
-from horovod.ray.ray_logger import Sink
+from horovod.ray.ray_logger import PickledSink
 
 __all__ = ["Adapter", "InCluster"]
 
@@ -25,7 +25,7 @@ class Adapter(Protocol):
         executable_kwargs: Mapping[str, Any] | None,
         extra_env_vars: Mapping[str, Any] | None,
     ) -> None: ...
-    def run(self, func: Callable[[Any], Any], queue: Sink | None) -> list[Any]: ...
+    def run(self, func: Callable[[Any], Any], queue: PickledSink | None) -> list[Any]: ...
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]: ...
     def run_single(self, func: Callable[[Any], Any]) -> Any: ...
     def shutdown(self) -> None: ...
@@ -35,7 +35,9 @@ class InCluster:
     """An adapter that is an actor, for a caller that reaches the cluster by Ray Client: workers could not reach it."""
 
     def __init__(self, kind: type[Adapter], *arguments: Any) -> None:
-        self._actor: Any = ray.remote(kind).options(num_cpus=0).remote(*arguments)
+        # Two calls: one, and shutdown() beside it. A killed adapter would leave the job's secret on its nodes.
+        self._actor: Any = ray.remote(kind).options(num_cpus=0, max_concurrency=2).remote(*arguments)
+        self._running: Any = None
 
     def start(self, *arguments: Any) -> None:
         self._get("start", *arguments)
@@ -52,13 +54,17 @@ class InCluster:
     def shutdown(self) -> None:
         if not ray.is_initialized():
             return
-        # A call that was interrupted here may still run there. With the actor Ray ends what that has started.
+        # A call that was interrupted here may still run there: of a static job it ends with its workers, of an elastic
+        # one with the actor.
         ray.wait([self._actor.shutdown.remote()], timeout=_SHUTDOWN_S)
         ray.kill(self._actor)
 
     def _get(self, method: str, *arguments: Any) -> Any:
+        if self._running is not None and not ray.wait([self._running], timeout=0)[0]:
+            raise RuntimeError("a call of another thread, or one that was interrupted, still runs: shutdown() ends it")
+        self._running = getattr(self._actor, method).remote(*arguments)
         try:
-            return ray.get(getattr(self._actor, method).remote(*arguments))
+            return ray.get(self._running)
         except RayTaskError as error:
             # What the adapter has raised, not that it was an actor that did.
             if isinstance(error.cause, Exception):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +19,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray._agent import NodeAgent
-from horovod.ray.ray_logger import Sink
+from horovod.ray.ray_logger import PickledSink, is_of_this_user
 
 __all__ = ["AgentRelay", "AgentPlace"]
 
@@ -41,20 +41,19 @@ class AgentPlace:
 class AgentRelay:
     """Listens at a socket for _rsh.py, on threads of its own, from `with` on until its end.
 
+    `name` is the socket's, an abstract one: a path could be too long for it. Other users may connect, and are refused.
+
     Args:
-        path: The socket's, in a folder that only this user may enter.
         place_of: Says where the agent of a host of the job is to run; KeyError if the host is not known.
         seconds: How long a node may take to have room for an agent and to start it.
         queue: Gets what ranks log, if there is one.
     """
 
-    def __init__(
-        self, path: Path, place_of: Callable[[str], AgentPlace], seconds: float, queue: Sink | None = None
-    ) -> None:
+    def __init__(self, place_of: Callable[[str], AgentPlace], seconds: float, queue: PickledSink | None = None) -> None:
+        self.name = f"hvd-ray-{secrets.token_hex(16)}"
         self._place_of = place_of
         self._seconds = seconds
         self._queue = queue
-        self._path = path
         self._listener = socket.socket(socket.AF_UNIX)
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()  # guarded by _lock
@@ -62,7 +61,7 @@ class AgentRelay:
         self._accepting = threading.Thread(target=self._accept, name="hvd-agents")
 
     def __enter__(self) -> AgentRelay:
-        self._listener.bind(str(self._path))
+        self._listener.bind(f"\0{self.name}")
         self._listener.listen()
         self._accepting.start()
         return self
@@ -86,6 +85,9 @@ class AgentRelay:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            if not is_of_this_user(connection):
+                connection.close()
+                continue
             with self._lock:
                 self._connections.add(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), name="hvd-agent")
@@ -128,7 +130,8 @@ class AgentRelay:
         watching = threading.Thread(target=_watch, args=(connection, actor, ended), name="hvd-agent-caller")
         watching.start()
         try:
-            started = actor.start.remote(command[1:])  # the first word is our horovodrun, not that node's
+            hears = self._queue is not None
+            started = actor.start.remote(command[1:], hears)  # the first word is our horovodrun, not that node's
             if not ray.wait([started], timeout=self._seconds)[0]:
                 wanted = ", ".join(f"{name}: {amount:g}" for name, amount in place.resources.items())
                 said = f"horovod.ray: no room within {self._seconds:g} s for {wanted} on node {place.node_id}\n"
@@ -150,8 +153,9 @@ class AgentRelay:
         reading = [
             threading.Thread(target=_copy, args=(actor, "stdout", fds[1]), name="hvd-agent-stdout"),
             threading.Thread(target=_copy, args=(actor, "stderr", fds[2]), name="hvd-agent-stderr"),
-            threading.Thread(target=_pass_on, args=(actor, self._queue), name="hvd-agent-log"),
         ]
+        if self._queue is not None:
+            reading.append(threading.Thread(target=_pass_on, args=(actor, self._queue), name="hvd-agent-log"))
         for thread in (feeding, *reading):
             thread.start()
         try:
@@ -195,11 +199,12 @@ def _copy(actor: Any, stream: str, target: int) -> None:
             _write(target, data)
 
 
-def _pass_on(actor: Any, queue: Sink | None) -> None:
+def _pass_on(actor: Any, queue: PickledSink) -> None:
     with contextlib.suppress(RayError):
-        while value := ray.get(actor.next_logged.remote()):
-            if queue is not None:
-                queue.put(value[0])
+        while batch := ray.get(actor.next_logged.remote()):
+            for data in batch:
+                with contextlib.suppress(RayError):  # who reads the queue hears of that; ranks wait to be fetched from
+                    queue.put_pickled(data)
 
 
 def _write(target: int, data: bytes) -> None:

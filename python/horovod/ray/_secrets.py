@@ -37,6 +37,7 @@ class NodeSecrets:
     """The files of one job. Used by one thread at a time; forget() removes them."""
 
     def __init__(self) -> None:
+        self._calls: dict[str, Any] = {}  # of keep(), by node: all that were begun, whatever has come of them
         self._files: dict[str, str] = {}  # by node
 
     def hand_over(self, path: str, nodes: Iterable[str], seconds: float) -> None:
@@ -45,27 +46,31 @@ class NodeSecrets:
         TimeoutError if one of them takes longer.
         """
         secret = Path(path).read_text(encoding="ascii")
-        calls = {node: _on_node(node, keep, secret) for node in nodes}
-        ready, late = ray.wait(list(calls.values()), num_returns=len(calls), timeout=seconds) if calls else ([], [])
-        self._files = {node: ray.get(call) for node, call in calls.items() if call in ready}
+        for node in nodes:
+            self._calls[node] = _on_node(node, keep, secret)
+        calls = list(self._calls.values())
+        _, late = ray.wait(calls, num_returns=len(calls), timeout=seconds) if calls else ([], [])
         if late:
-            missing = ", ".join(node for node, call in calls.items() if call in late)
+            missing = ", ".join(node for node, call in self._calls.items() if call in late)
             raise TimeoutError(f"start: no answer within {seconds} s of node {missing}; wait longer (timeout_s)")
+        self._files = dict(zip(self._calls, ray.get(calls), strict=True))
 
     def file_of(self, node: str, here: str) -> str:
         """The file of `node`; `here`, the coordinator's, if it got none."""
         return self._files.get(node, here)
 
     def forget(self) -> None:
-        """Removes the files; may be called again."""
-        calls = [_on_node(node, forget, file) for node, file in self._files.items()]
-        self._files = {}
+        """Removes the files, those of nodes that answer later too; may be called again."""
+        # forget() gets what keep() will return: Ray runs it when that has ended, and not at all if it has failed.
+        calls = [_on_node(node, forget, call) for node, call in self._calls.items()]
+        self._calls, self._files = {}, {}
         if calls:
             ready, _ = ray.wait(calls, num_returns=len(calls), timeout=_FORGET_S)
-            with contextlib.suppress(RayError):
-                ray.get(ready)
+            for call in ready:
+                with contextlib.suppress(RayError):
+                    ray.get(call)
 
 
-def _on_node(node: str, function: Any, argument: str) -> Any:
+def _on_node(node: str, function: Any, argument: Any) -> Any:
     here = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=here).remote(argument)

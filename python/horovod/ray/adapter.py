@@ -20,6 +20,9 @@ from horovod.ray.utils import detect_nics, nics_to_env_var
 __all__ = ["StaticAdapter", "StaticParams"]
 
 _TLS = "HOROVOD_TLS"
+# How long what still runs on other ranks after a failure may take, before the next call is refused. By then they have
+# heard of the failure, if they use Horovod, and have raised.
+_WAIT_FOR_OTHERS_S = 10.0
 
 
 class ContradictionError(AssertionError, ValueError):
@@ -87,15 +90,16 @@ class StaticAdapter:
         return [worker.execute.remote(shared) for worker in self._workers]
 
     def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
-        """The results of func(executable) in rank order. What rank 0 logs goes to `queue`."""
+        """The results of func(executable) in rank order. What ranks log goes to `queue`."""
         self._check_usable()
         if queue is not None:
-            self._gather([self._workers[0].set_queue.remote(queue)])
+            self._gather([worker.set_queue.remote(queue) for worker in self._workers])
         try:
             return self._gather(self.run_remote(func))
         finally:
             if queue is not None:
-                self._workers[0].set_queue.remote(None)
+                for worker in self._workers:  # none after a shutdown() meanwhile
+                    worker.set_queue.remote(None)
 
     def run_single(self, func: Callable[[Any], Any]) -> Any:
         """The result of func(executable) on rank 0."""
@@ -109,8 +113,10 @@ class StaticAdapter:
         self._workers, self._places, self._unfinished, self._lost = [], [], [], ""
         try:
             if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
-                strategy.shutdown()
-                self._secrets.forget()
+                try:
+                    strategy.shutdown()
+                finally:
+                    self._secrets.forget()
         finally:
             if coordinator is not None and coordinator.rendezvous is not None:
                 coordinator.rendezvous.stop()
@@ -121,7 +127,8 @@ class StaticAdapter:
         if self._lost:
             raise RuntimeError(f"{self._lost} shutdown() ends the other workers, start() begins anew")
         if self._unfinished:
-            _, self._unfinished = ray.wait(self._unfinished, num_returns=len(self._unfinished), timeout=0)
+            refs = self._unfinished
+            _, self._unfinished = ray.wait(refs, num_returns=len(refs), timeout=_WAIT_FOR_OTHERS_S)
         if self._unfinished:
             raise RuntimeError(
                 "a call that failed on one rank still runs on others, so that another would wait for it: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from horovod.ray._hosts import slots_of
 from horovod.ray.runner import RayExecutor
 from horovod.ray.settings import MiniSettings
 
-__all__ = ["ElasticRayExecutor", "RayHostDiscovery"]
+__all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]
 
 
 class RayHostDiscovery:
@@ -34,6 +36,61 @@ class RayHostDiscovery:
         """A dictionary: address of a node -> its slots, by all that it has, whether or not that is in use."""
         found = [(node["NodeManagerAddress"], slots_of(node, self._resources)) for node in ray.nodes()]
         return {address: slots for address, slots in found if slots > 0}
+
+
+class TestDiscovery(RayHostDiscovery):
+    """The nodes of the cluster, of which some seem to come and go by chance: for tests of elastic jobs.
+
+    Args:
+        min_hosts: With so many or fewer, one comes back.
+        max_hosts: With so many or more, one goes.
+        change_frequency_s: Seconds between two changes.
+        use_gpu: As for RayHostDiscovery, like the next two.
+        cpus_per_slot: Processors of a slot.
+        gpus_per_slot: GPUs of a slot.
+        verbose: Whether changes are printed.
+    """
+
+    __test__ = False  # for pytest, which goes by the name
+
+    def __init__(
+        self,
+        min_hosts: int,
+        max_hosts: int,
+        change_frequency_s: float,
+        use_gpu: bool = False,
+        cpus_per_slot: int = 1,
+        gpus_per_slot: int = 1,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(use_gpu, cpus_per_slot, gpus_per_slot)
+        self._min_hosts, self._max_hosts, self._period_s = min_hosts, max_hosts, change_frequency_s
+        self._verbose = verbose
+        self._last: float | None = None  # when there was a change, or the first call
+        self._gone: set[str] = set()
+
+    def find_available_hosts_and_slots(self) -> dict[str, int]:
+        """A dictionary: address of a node -> its slots, without the nodes that have gone."""
+        hosts = super().find_available_hosts_and_slots()
+        now = time.monotonic()
+        if self._last is None:
+            self._last = now
+        elif now - self._last >= self._period_s:
+            self._last = now
+            self._change(set(hosts))
+        return {host: slots for host, slots in hosts.items() if host not in self._gone}
+
+    def _change(self, hosts: set[str]) -> None:
+        self._gone &= hosts  # one that is lost comes back as any other
+        here = len(hosts) - len(self._gone)
+        adds = here <= self._min_hosts or (here < self._max_hosts and random.random() < 0.5)
+        choices = sorted(self._gone if adds else hosts - self._gone)
+        if not choices:
+            return
+        host = random.choice(choices)
+        self._gone ^= {host}
+        if self._verbose:
+            print(f"TestDiscovery: {host} {'comes back' if adds else 'goes'}", flush=True)
 
 
 @dataclass
@@ -61,7 +118,7 @@ class ElasticRayExecutor:
         override_discovery: As for RayExecutor.
 
     Raises:
-        ValueError: `gpus_per_slot` without `use_gpu`, or below 1, and as for RayExecutor.
+        ValueError: `gpus_per_slot` without `use_gpu`, or with it below 1, and as for RayExecutor.
     """
 
     def __init__(
@@ -144,7 +201,7 @@ class ElasticRayExecutor:
     def run(self, worker_fn: Callable[[], Any], callbacks: Sequence[Callback] | None = None) -> list[Any]:
         """The results of `worker_fn()` of the ranks of the last round, in rank order.
 
-        `callbacks` get what rank 0 gives to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <rank>" and
+        `callbacks` get what ranks give to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <rank>" and
         "Exit code: <code>", when the job fails.
         """
         return self._executor.run(worker_fn, callbacks=callbacks)

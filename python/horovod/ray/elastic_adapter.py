@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,7 @@ from horovod._function_job._message import dump_task
 from horovod.ray import _rsh
 from horovod.ray._hosts import HostsFile
 from horovod.ray._relay import AgentRelay
-from horovod.ray.ray_logger import Sink
+from horovod.ray.ray_logger import PickledSink
 from horovod.ray.settings import MiniSettings
 
 __all__ = ["ElasticAdapter", "ElasticParams"]
@@ -47,6 +49,7 @@ class ElasticAdapter:
         self._params = params
         self._executable: tuple[Callable[..., Any] | None, Sequence[Any], Mapping[str, Any]] = (None, (), {})
         self._variables: dict[str, str] = {}
+        self._folder: str | None = None  # of the last call
         self._discovery: Callable[[], Mapping[str, int]] | None = None
         if not params.override_discovery:
             discovery = getattr(settings, "discovery", None)
@@ -68,20 +71,20 @@ class ElasticAdapter:
             if "\n" in value:
                 raise ValueError(f"extra_env_vars: {name}={value!r}, expected one line in an elastic job")
 
-    def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
-        """The results of func(executable) of the ranks of the last round. What rank 0 logs goes to `queue`."""
+    def run(self, func: Callable[[Any], Any], queue: PickledSink | None = None) -> list[Any]:
+        """The results of func(executable) of the ranks of the last round. What ranks log goes to `queue`."""
         params = self._params
         resources = {"CPU": params.cpus_per_worker} | ({"GPU": params.gpus_per_worker or 1} if params.use_gpu else {})
         payload = dump_task(_call(func, *self._executable), (), {}, caller=_CALLER)
         with tempfile.TemporaryDirectory(prefix="hvd-") as name:
+            self._folder = name
             folder = Path(name)
             hosts = HostsFile(folder / "hosts", resources, params.max_workers, self._discovery)
             hosts.wait_for(params.min_workers, params.elastic_timeout)
-            relay = AgentRelay(folder / "agents", hosts.place_of, self._seconds_to_start(), queue)
+            relay = AgentRelay(hosts.place_of, self._seconds_to_start(), queue)
             with hosts, relay:
-                return run_function_job(
-                    self._flags(folder), command_of(sys.executable), payload, caller=_CALLER
-                )
+                command = command_of(sys.executable)
+                return run_function_job(self._flags(folder, relay.name), command, payload, caller=_CALLER)
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """NotImplementedError: nobody knows yet how many results there will be."""
@@ -92,16 +95,20 @@ class ElasticAdapter:
         raise NotImplementedError("execute_single() is for static jobs: an elastic one has no fixed ranks; use run()")
 
     def shutdown(self) -> None:
-        """Nothing lives between two calls of run()."""
+        """Removes the folder of a call that still runs, in an actor that is killed next; else there is nothing."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _seconds_to_start(self) -> float:
         return self._settings.placement_group_timeout_s + self._settings.timeout_s
 
-    def _flags(self, folder: Path) -> list[str]:
+    def _flags(self, folder: Path, relay: str) -> list[str]:
         params = self._params
+        # Ray gives the actors of agents OMP_NUM_THREADS for all the ranks of their node.
+        threads = {"OMP_NUM_THREADS": str(max(1, int(params.cpus_per_worker)))}
         variables = folder / "variables"
         with os.fdopen(os.open(variables, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.writelines(f"{name}={value}\n" for name, value in self._variables.items())
+            file.writelines(f"{name}={value}\n" for name, value in (threads | self._variables).items())
         flags = {
             "-np": params.min_workers,
             "--min-np": params.min_workers,
@@ -112,7 +119,7 @@ class ElasticAdapter:
             "--hostfile": folder / "hosts",
             "--env-file": variables,
             "--network-interfaces": ",".join(self._settings.nics or ()) or None,
-            "--rsh": f"{sys.executable} -I -S {_rsh.__file__} {folder / 'agents'} {{host}}",
+            "--rsh": shlex.join([sys.executable, "-I", "-S", _rsh.__file__, relay, "{host}"]),
         }
         words = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
         if params.cooldown_range is not None:

@@ -6,8 +6,9 @@ import os
 import pickle
 import socket
 import struct
+import threading
 import warnings
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import cloudpickle
 
@@ -19,6 +20,7 @@ __all__ = ["configure", "log"]
 SOCKET_VARIABLE = "HVD_RAY_LOG"
 
 
+_LENGTH = struct.Struct("!Q")  # before each value
 _PEER = struct.Struct("3i")  # process, user, group: struct ucred
 
 
@@ -28,24 +30,45 @@ def is_of_this_user(connection: socket.socket) -> bool:
     return bool(peer[1] == os.geteuid())
 
 
+def receive(stream: IO[bytes]) -> bytes | None:
+    """The next value of a rank's connection, pickled; None when it has ended."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    return data if len(data) == length else None
+
+
 class Sink(Protocol):
     """Takes what is logged: a queue of Ray, for one."""
 
     def put(self, item: Any) -> None: ...
 
 
+class PickledSink(Sink, Protocol):
+    """Takes also what is pickled already, so that nobody between a rank and the driver has to be able to read it."""
+
+    def put_pickled(self, data: bytes) -> None: ...
+
+
 class _SocketSink:
-    """Gives what is logged to the actor on this node, and waits until it has it."""
+    """Gives what is logged to the actor on this node, and waits until the driver has it. Thread-safe."""
 
     def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()  # a value and its answer belong together on the connection
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(f"\0{name}")
         if not is_of_this_user(self._connection):
             raise PermissionError(f"{SOCKET_VARIABLE}={name}: another user listens there")
 
     def put(self, item: Any) -> None:
-        self._connection.sendall(cloudpickle.dumps(item, protocol=pickle.HIGHEST_PROTOCOL))
-        self._connection.recv(1)
+        data = cloudpickle.dumps(item, protocol=pickle.HIGHEST_PROTOCOL)
+        with self._lock:
+            self._connection.sendall(_LENGTH.pack(len(data)) + data)
+            answer = self._connection.recv(1)
+        if not answer:
+            raise ConnectionError("horovod.ray.ray_logger.log(): the actor of this node has ended, the value is lost")
 
 
 class _Logger:
@@ -59,8 +82,8 @@ class _Logger:
         self._sink = queue
         self._has_warned = False
 
-    def log(self, info_dict: dict[str, Any]) -> None:
-        if _env.get("HOROVOD_RANK") not in (None, "0"):
+    def log(self, info_dict: dict[str, Any], chief_only: bool) -> None:
+        if chief_only and _env.get("HOROVOD_RANK") not in (None, "0"):
             return
         if self._sink is None and (path := _env.get(SOCKET_VARIABLE)):
             self._sink = _SocketSink(path)
@@ -70,7 +93,7 @@ class _Logger:
             self._has_warned = True
             warnings.warn(
                 "horovod.ray.ray_logger.log(): nobody listens here. Give run() or execute() callbacks, which hear of "
-                "what rank 0 logs",
+                "what ranks log",
                 stacklevel=3,
             )
 
@@ -83,9 +106,9 @@ def configure(queue: Sink | None) -> None:
     _logger.configure(queue)
 
 
-def log(info_dict: dict[str, Any]) -> None:
-    """Gives `info_dict` to the callbacks of run() or execute(), in the process that called it; on rank 0 alone.
+def log(info_dict: dict[str, Any], chief_only: bool = True) -> None:
+    """Gives `info_dict` to the callbacks of run() or execute(), in the process that called it.
 
-    Where nobody listens to rank 0 it warns, once.
+    Rank 0 alone does, unless `chief_only` is False. Where nobody listens it warns, once.
     """
-    _logger.log(info_dict)
+    _logger.log(info_dict, chief_only)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +20,18 @@ from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings, create_settings
 
 __all__ = ["RayExecutor", "MiniSettings", "Coordinator"]
+
+_started: weakref.WeakSet[RayExecutor] = weakref.WeakSet()
+
+
+def _shut_all_down() -> None:
+    """For scripts that end without shutdown(): a job's secret would stay on its nodes."""
+    for executor in list(_started):
+        with contextlib.suppress(Exception):
+            executor.shutdown()
+
+
+atexit.register(_shut_all_down)  # after Ray's, so it runs before Ray ends
 
 
 class RayExecutor:
@@ -46,7 +61,7 @@ class RayExecutor:
 
     Raises:
         ValueError: `max_workers` without `min_workers` above 0, `min_workers` with `num_workers`, `gpus_per_worker`
-            without `use_gpu` or below 1, a number of something that is none, an elastic argument in a static job.
+            without `use_gpu`, or with it below 1, a number of something that is none.
     """
 
     def __init__(
@@ -159,13 +174,14 @@ class RayExecutor:
             adapter.shutdown()
             raise
         self._adapter = adapter
+        _started.add(self)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Sequence[Callback] | None = None) -> list[Any]:
         """The results of `fn(executable)` on all ranks, in rank order.
 
         Args:
             fn: A function, which gets the object of start()'s class on its rank, or None.
-            callbacks: Functions that get each value that rank 0 gives to horovod.ray.ray_logger.log().
+            callbacks: Functions that get each value that ranks give to horovod.ray.ray_logger.log().
 
         Raises:
             RuntimeError: start() was not called, or a rank's process died: the message has its node and Ray's reason.
@@ -203,9 +219,10 @@ class RayExecutor:
 
     def shutdown(self) -> None:
         """Ends the workers, and removes the placement group if start() has made it. May be called again."""
-        if self._adapter is not None:
-            self._adapter.shutdown()
-        self._adapter = None
+        adapter, self._adapter = self._adapter, None
+        _started.discard(self)
+        if adapter is not None:
+            adapter.shutdown()
 
     def _make_adapter(self) -> Adapter:
         if not ray.is_initialized():

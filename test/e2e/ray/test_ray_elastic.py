@@ -196,10 +196,10 @@ def taken(nodes: Any) -> Any:
     ray.kill(other)
 
 
-def test_who_waits_for_room_ends_with_the_job(taken: str, tmp_path: Path, eventually: Any) -> None:
+def test_who_waits_for_room_ends_with_the_job(taken: str, eventually: Any) -> None:
     start = time.monotonic()
-    with AgentRelay(tmp_path / "agents", lambda host: AgentPlace(host, {"CPU": 1}), seconds=600):
-        command = [sys.executable, "-I", "-S", _rsh.__file__, str(tmp_path / "agents"), taken, "horovodrun", "--agent"]
+    with AgentRelay(lambda host: AgentPlace(host, {"CPU": 1}), seconds=600) as relay:
+        command = [sys.executable, "-I", "-S", _rsh.__file__, relay.name, taken, "horovodrun", "--agent"]
         caller = subprocess.Popen(command)
         eventually(lambda: "hvd-agent-caller" in {thread.name for thread in threading.enumerate()})
         assert caller.poll() is None
@@ -207,14 +207,23 @@ def test_who_waits_for_room_ends_with_the_job(taken: str, tmp_path: Path, eventu
     assert time.monotonic() - start < WAIT_S
 
 
-def test_a_node_without_room_is_named(taken: str, capfd: pytest.CaptureFixture[str]) -> None:
-    executor = RayExecutor(
-        RayExecutor.create_settings(timeout_s=2, placement_group_timeout_s=3), min_workers=2, elastic_timeout=10
-    )
+def test_a_node_without_room_is_named(taken: str) -> None:
+    with AgentRelay(lambda host: AgentPlace(host, {"CPU": 1}), seconds=0.5) as relay:
+        command = [sys.executable, "-I", "-S", _rsh.__file__, relay.name, taken, "horovodrun", "--agent"]
+        run = subprocess.run(command, timeout=WAIT_S, stderr=subprocess.PIPE, text=True)
+    assert run.returncode != 0
+    assert f"no room within 0.5 s for CPU: 1 on node {taken}" in run.stderr
+
+
+def test_a_busy_node_is_done_without(taken: str) -> None:
+    executor = RayExecutor(settings(), min_workers=1)
     executor.start()
-    with pytest.raises(RuntimeError, match="the job failed"):
+    (node,) = executor.run(lambda: os.environ["HOROVOD_HOSTNAME"])
+    assert node != taken
+    executor = RayExecutor(settings(), min_workers=2, elastic_timeout=1)
+    executor.start()
+    with pytest.raises(TimeoutError, match="room for 1, beside what else runs; alone for 2"):
         executor.run(lambda: None)
-    assert f"no room within 5 s for CPU: 1 on node {taken}" in capfd.readouterr().err
 
 
 def test_nodes_are_hosts_by_their_address(nodes: Any) -> None:

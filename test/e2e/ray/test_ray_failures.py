@@ -114,6 +114,17 @@ def test_a_rank_that_never_ends_does_not_hold_up_a_failure(executor: Any) -> Non
     assert time.monotonic() - start < SOON_S
 
 
+def test_a_call_waits_for_ranks_that_end_soon_after_a_failure(executor: Any) -> None:
+    def train() -> None:
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise ValueError("wrong")
+        time.sleep(2)  # longer than the cause of a failure is waited for
+
+    with pytest.raises(ValueError, match="wrong"):
+        executor.run(train)
+    assert executor.run(reduced) == [2.0, 2.0]
+
+
 def test_sys_exit_ends_the_call_and_not_the_rank(executor: Any) -> None:
     assert executor.run(lambda: sys.exit(0)) == [None, None]
     with pytest.raises(RuntimeError, match=r"sys\.exit\(3\)"):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import ray
+
+from horovod.ray import _secrets
 
 
 def numbers() -> dict[str, Any]:
@@ -50,6 +56,46 @@ def test_ranks_are_numbered_by_node_and_share_a_secret(make_nodes: Any, make_exe
     assert {result["modes"] for result in results} == {(0o600, 0o700)}
     executor.shutdown()
     assert not any(Path(secret).parent.exists() for secret in secrets)
+
+
+def test_a_secret_that_comes_late_is_removed_too(
+    make_nodes: Any, tmp_path: Path, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep_late(secret: str) -> str:
+        time.sleep(1)
+        return keep(secret)
+
+    def keep(secret: str) -> str:
+        path = tmp_path / "job" / "secret"
+        path.parent.mkdir()
+        path.write_text(secret)
+        (tmp_path / "came").touch()
+        return str(path)
+
+    (tmp_path / "mine").write_text("secret", encoding="ascii")
+    secrets = _secrets.NodeSecrets()
+    monkeypatch.setattr(_secrets, "keep", keep_late)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s of node"):
+        secrets.hand_over(str(tmp_path / "mine"), [ray.get_runtime_context().get_node_id()], 0.1)
+    secrets.forget()
+    eventually(lambda: (tmp_path / "came").exists() and not (tmp_path / "job").exists())
+
+
+LEFT = """
+import sys
+import ray
+from horovod.ray import RayExecutor
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=1)
+executor.start()
+stop = executor._adapter._secrets.forget
+executor._adapter._secrets.forget = lambda: (print("cleaned", ray.is_initialized()), stop())
+"""
+
+
+def test_a_script_that_ends_without_shutdown_cleans_up() -> None:
+    run = subprocess.run([sys.executable, "-c", LEFT], check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+    assert "cleaned True" in run.stdout
 
 
 def test_named_interfaces_reach_the_ranks(make_nodes: Any, make_executor: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,6 +24,20 @@ def train(base: int) -> Any:
     return session.rank(), session.size(), base
 
 
+def shut_down_during_a_call(executor: RayExecutor) -> None:
+    secret = executor.execute_single(lambda _: os.environ["HOROVOD_SECRET_FILE"])
+    assert os.path.exists(secret)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(executor.run, time.sleep, [600])
+        time.sleep(0.5)
+        with pytest.raises(RuntimeError, match=r"still runs: shutdown\(\) ends it"):
+            executor.run(train, [7])
+        executor.shutdown()
+        with pytest.raises(Exception, match=r"died|killed"):
+            running.result(60)
+    assert not os.path.exists(secret)
+
+
 def main() -> None:
     ray.init(sys.argv[1], log_to_driver=False)
     executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=2)
@@ -33,6 +49,8 @@ def main() -> None:
     assert executor.execute_single(lambda executable: executable) is None
     with pytest.raises(FileNotFoundError, match=r"no such data: 'train\.csv'"):
         executor.run(train, [-1])
+    shut_down_during_a_call(executor)
+    executor.start()
     with pytest.raises(RuntimeError, match=r"^rank 1 on .* has died: "):
         executor.execute(lambda _: os._exit(3) if os.environ["HOROVOD_RANK"] == "1" else None)
     executor.shutdown()

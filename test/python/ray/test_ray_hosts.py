@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from horovod.ray import _relay, _rsh, elastic
 from horovod.ray._hosts import HostsFile, slots_of
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings
@@ -19,13 +25,17 @@ def node(name: str, address: str, is_alive: bool = True, **resources: float) -> 
     return {"NodeID": name, "NodeManagerAddress": address, "Alive": is_alive, "Resources": resources}
 
 
+def all_free(*nodes: Mapping[str, Any]) -> dict[str, Any]:
+    return {each["NodeID"]: each["Resources"] for each in nodes}
+
+
 def found(
     folder: Path,
     *nodes: Mapping[str, Any],
     most: int | None = None,
     discovery: Callable[[], Mapping[str, int]] | None = None,
 ) -> dict[str, tuple[str, int]]:
-    return HostsFile(folder / "hosts", CPU, most, discovery)._find(nodes)
+    return HostsFile(folder / "hosts", CPU, most, discovery)._find(nodes, all_free(*nodes))
 
 
 def test_slots_are_what_all_resources_suffice_for() -> None:
@@ -51,10 +61,38 @@ def test_no_host_has_more_slots_than_the_job_has_ranks(tmp_path: Path) -> None:
     assert found(tmp_path, node("id", "198.51.100.1", CPU=64), most=3) == {"198.51.100.1": ("id", 3)}
 
 
+def test_slots_are_what_is_free_until_there_is_an_agent(tmp_path: Path) -> None:
+    hosts = HostsFile(tmp_path / "hosts", CPU, None, None)
+    nodes = [node("id-one", "198.51.100.1", CPU=8), node("id-two", "198.51.100.2", CPU=8)]
+
+    def look(**free: float) -> dict[str, int]:
+        found = hosts._find(nodes, {f"id-{name}": {"CPU": cpus} for name, cpus in free.items()})
+        hosts._nodes.update(found)
+        return dict(found.values())
+
+    assert look(one=5) == {"id-one": 2}
+    assert look(one=7, two=1) == {"id-one": 3}
+    hosts.place_of("198.51.100.1")
+    assert look(one=0, two=8) == {"id-one": 3, "id-two": 4}
+    assert look(one=8, two=8) == {"id-one": 3, "id-two": 4}
+
+
 def test_a_discovery_of_the_settings_chooses_among_the_nodes(tmp_path: Path) -> None:
     nodes = [node("id-one", "198.51.100.1", CPU=8), node("id-two", "198.51.100.2", CPU=8)]
     chosen = {"198.51.100.2": 1, "198.51.100.9": 4}
     assert found(tmp_path, *nodes, discovery=lambda: chosen) == {"198.51.100.2": ("id-two", 1)}
+
+
+def test_hosts_come_and_go_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node(f"id-{number}", f"198.51.100.{number}", CPU=2) for number in range(4)]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    discovery = elastic.TestDiscovery(1, 3, change_frequency_s=0, cpus_per_slot=2, verbose=False)
+    seen = [len(discovery.find_available_hosts_and_slots()) for _ in range(50)]
+    assert seen[:2] == [4, 3]
+    assert {abs(after - before) for before, after in pairwise(seen)} == {1}
+    assert set(seen[1:]) <= {1, 2, 3}
+    patient = elastic.TestDiscovery(1, 3, change_frequency_s=600, cpus_per_slot=2)
+    assert [len(patient.find_available_hosts_and_slots()) for _ in range(3)] == [4] * 3
 
 
 def test_without_override_there_must_be_a_discovery() -> None:
@@ -67,3 +105,37 @@ def test_a_variable_of_several_lines_is_refused() -> None:
     adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
     with pytest.raises(ValueError, match=r"extra_env_vars: ONE='a\\nb', expected one line"):
         adapter.start(extra_env_vars={"ONE": "a\nb"})
+
+
+@pytest.mark.parametrize(("cpus", "extra", "threads"), [(3, {}, "3"), (0.5, {}, "1"), (3, {"OMP_NUM_THREADS": 7}, "7")])
+def test_ranks_have_threads_for_their_own_processors(tmp_path: Path, cpus: float, extra: Any, threads: str) -> None:
+    adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, cpus, False, None, None, None, 600, True))
+    adapter.start(extra_env_vars=extra)
+    adapter._flags(tmp_path, "name")
+    assert (tmp_path / "variables").read_text().splitlines() == [f"OMP_NUM_THREADS={threads}"]
+
+
+def no_place(host: str) -> _relay.AgentPlace:
+    raise KeyError(host)
+
+
+def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "a b" / ("long" * 30) / "_rsh.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(Path(_rsh.__file__).read_text())
+    monkeypatch.setattr(_rsh, "__file__", str(program))
+    adapter = ElasticAdapter(MiniSettings(), ElasticParams(1, None, 1, False, None, None, None, 600, True))
+    with _relay.AgentRelay(no_place, seconds=1) as relay:
+        flags = adapter._flags(program.parent, relay.name)
+        words = shlex.split(flags[flags.index("--rsh") + 1])
+        called = [word.replace("{host}", "the host") for word in words]
+        run = subprocess.run([*called, "horovodrun"], timeout=30, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "horovod.ray: no agent: 'the host'\n"
+
+
+def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _relay.AgentRelay(no_place, seconds=1) as relay:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        monkeypatch.setattr(sys, "argv", ["_rsh.py", relay.name, "host", "horovodrun"])
+        assert _rsh.main() == 255

@@ -66,8 +66,6 @@ def test_without_ray_the_import_says_what_to_install() -> None:
         ({"num_workers": 1, "cpus_per_worker": 0}, "cpus_per_worker=0, expected a number above 0"),
         ({"num_workers": 1, "gpus_per_worker": 1}, "gpus_per_worker=1 was given without use_gpu=True"),
         ({"num_workers": 1, "use_gpu": True, "gpus_per_worker": 0}, "gpus_per_worker=0, expected"),
-        ({"num_workers": 1, "reset_limit": 3}, "reset_limit=3 is for elastic jobs alone"),
-        ({"num_workers": 1, "cooldown_range": (1, 2)}, r"cooldown_range=\(1, 2\) is for elastic jobs alone"),
         ({"min_workers": 1, "cooldown_range": (1,)}, r"cooldown_range=\(1,\), expected two numbers"),
         ({"min_workers": 1, "elastic_timeout": 0}, "elastic_timeout=0, expected"),
     ],
@@ -75,6 +73,14 @@ def test_without_ray_the_import_says_what_to_install() -> None:
 def test_a_wrong_argument_is_named_with_its_value(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         RayExecutor(RayExecutor.create_settings(), **arguments)
+
+
+def test_what_a_job_does_not_use_is_no_error() -> None:
+    RayExecutor(RayExecutor.create_settings(), num_workers=1, use_gpu=False, gpus_per_worker=0)
+    for name, value in {"reset_limit": 3, "cooldown_range": (1, 2)}.items():
+        with pytest.warns(UserWarning, match=f"{name}=.* has no effect without min_workers") as caught:
+            RayExecutor(RayExecutor.create_settings(), num_workers=1, **{name: value})  # type: ignore[arg-type]
+        assert caught[0].filename == __file__
 
 
 def test_elastic_settings_and_their_old_names() -> None:
@@ -158,10 +164,11 @@ def test_what_is_logged_is_heard_or_warned_of_once(monkeypatch: pytest.MonkeyPat
     assert sink.values == [{"loss": 1}]
 
 
-def test_other_ranks_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ranks_are_heard_where_they_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_RANK", "1")
     sink = Heard()
     ray_logger.configure(sink)
     ray_logger.log({"loss": 1})
+    ray_logger.log({"loss": 2}, chief_only=False)
     ray_logger.configure(None)
-    assert sink.values == []
+    assert sink.values == [{"loss": 2}]
