@@ -223,9 +223,9 @@ def alltoall(
     """Sends the first splits[0] rows to the first rank of the set, the next splits[1] to the second, and so on.
 
     Waits for the other ranks. Returns the rows that came from all ranks, in rank order; with `splits`, an NDArray of
-    int32, or whole numbers of numpy or in a list, one for each rank, a pair: the rows, and an int32 array of how many came from each rank. Without
-    them every rank gets an equal share. Other arguments as for allreduce(); its errors are raised here, and ValueError
-    for splits of another type or shape.
+    int32, or whole numbers of numpy or in a list, one for each rank, a pair: the rows, and an int32 array of how many
+    came from each rank. Without them every rank gets an equal share. Other arguments as for allreduce(); its errors are
+    raised here, and ValueError for splits of another type or shape.
     """
     call = Call(core.OP_ALLTOALL, "alltoall", splits=() if splits is None else _splits(splits))
     (made,), rows = run_late(call, name, _moves(process_set, "alltoall"), [tensor], "alltoall", priority)

@@ -166,7 +166,7 @@ def test_gradients_that_the_library_averages(monkeypatch: pytest.MonkeyPatch) ->
     assert trainer._scale == 1.0
     train(net, trainer, own_rows(), ROWS)
     for one, other in zip(values(net), trained_alone(3), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-11)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)  # the other's rescale_grad is rounded to float32
     optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), gradient_predivide_factor=2.0)
     assert optimizer.rescale_grad == 1.0
     weight = mx.nd.zeros(1)
