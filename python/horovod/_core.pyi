@@ -342,8 +342,11 @@ def mxnet_push(
 def mxnet_same_memory(one: int, other: int) -> bool:
     """Whether the NDArrays at two addresses are parts of one memory."""
 
-def mxnet_wait_for_calls() -> None:
-    """Waits until all that mxnet_push() has given MXNet's engine has ended. KeyboardInterrupt on Ctrl-C."""
+def mxnet_wait_for_calls(limit_s: float | None = None) -> bool:
+    """Waits until all that mxnet_push() has given MXNet's engine has ended; True then. KeyboardInterrupt on Ctrl-C.
+
+    False: none has ended for `limit_s` seconds.
+    """
 
 def raise_call_failure() -> None:
     """Raises why the last such call that failed did so, once: KeyboardInterrupt after Ctrl-C."""

@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -82,6 +83,24 @@ PyMxnetCall push(const py::object& call, const py::object& reduction, const Addr
   return PyMxnetCall(std::move(made));
 }
 
+// Whether no calls are left in the engine; false when none has ended for `limit_s` seconds, or None for no limit.
+bool wait_for_calls(std::optional<double> limit_s) {
+  using Clock = std::chrono::steady_clock;
+  auto since = Clock::now();
+  std::int64_t ended = mxnet::calls_in_flight().ended();
+  bool is_stuck = false;
+  wait_interruptibly([&](std::chrono::milliseconds slice) {
+    if (mxnet::calls_in_flight().wait_for_none(slice)) return true;
+    if (const std::int64_t now = mxnet::calls_in_flight().ended(); now != ended) {
+      ended = now;
+      since = Clock::now();
+    }
+    is_stuck = limit_s && std::chrono::duration<double>(Clock::now() - since).count() >= *limit_s;
+    return is_stuck;
+  });
+  return !is_stuck;
+}
+
 }  // namespace
 
 void register_mxnet(py::module_& module) {
@@ -100,9 +119,7 @@ void register_mxnet(py::module_& module) {
         return mxnet::Array::memory_of(handle_at(one)) == mxnet::Array::memory_of(handle_at(other));
       },
       py::arg("one"), py::arg("other"));
-  module.def("mxnet_wait_for_calls", [] {
-    wait_interruptibly([](std::chrono::milliseconds slice) { return mxnet::calls_in_flight().wait_for_none(slice); });
-  });
+  module.def("mxnet_wait_for_calls", &wait_for_calls, py::arg("limit_s") = py::none());
 }
 
 }  // namespace hvd::python

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from horovod._common.native import core
 
-__all__ = ["mx", "push"]
+__all__ = ["RUNS_AT_ONCE", "mx", "push"]
 
 
 def _import_mxnet() -> Any:
@@ -25,6 +26,8 @@ def _import_mxnet() -> Any:
         ) from error
 
 
+# Whether MXNet has the engine that runs each operation in the thread that pushes it: it looks once, when it is loaded.
+RUNS_AT_ONCE = os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine"
 mx: Any = _import_mxnet()
 
 

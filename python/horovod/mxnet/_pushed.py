@@ -8,7 +8,7 @@ from typing import Any
 from horovod._common.calls import Call
 from horovod.mxnet import _session
 from horovod.mxnet._arrays import check_arrays, empty_like, from_core, is_on_host, to_device, to_host, with_rows
-from horovod.mxnet._library import mx, push
+from horovod.mxnet._library import RUNS_AT_ONCE, mx, push
 
 __all__ = ["Reduction", "run", "run_late"]
 
@@ -39,7 +39,11 @@ def run(
     check_arrays(tensors, caller)
     inputs = to_host(tensors) if in_place else with_rows(to_host(tensors))
     outputs = inputs if in_place else [empty_like(tensor) for tensor in inputs]
-    _push(call, name, reduction, inputs, outputs, is_group, int(priority))
+    pushed = _push(call, name, reduction, inputs, outputs, is_group, int(priority))
+    if RUNS_AT_ONCE:  # it has ended; this engine forgets the errors of asynchronous operations, and no wait would raise
+        error = pushed.wait()
+        if error is not None:
+            raise mx.MXNetError(f"Horovod: {error}")
     if not in_place:
         return to_device(outputs, tensors)
     for sent, tensor in zip(outputs, tensors, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections import defaultdict
 from typing import Any
@@ -57,6 +58,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
+        wrapper: DistributedOptimizer | None = None
         averaging = averaging_for(gradient_predivide_factor, process_set, "DistributedTrainer")
         check_num_groups(num_groups, "DistributedTrainer")
         if isinstance(optimizer, DistributedOptimizer):
@@ -64,8 +66,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                 "DistributedTrainer does not take DistributedOptimizer as its optimizer. We have unwrapped it for you.",
                 stacklevel=2,
             )
-            optimizer.rescale_grad /= optimizer._averaging.rescale
-            optimizer = optimizer._optimizer
+            wrapper, optimizer = optimizer, optimizer._optimizer
         self._compression = compression
         self._averaging = averaging
         self._prefix = prefix or ""
@@ -77,6 +78,11 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                 "hvd.DistributedTrainer: the parameters are in the contexts "
                 f"{', '.join(map(str, self._contexts))}; each rank must have its own, and only one"
             )
+        if wrapper is not None:  # its part of the averaging goes, once: another trainer may take it too
+            factor = wrapper._averaging.rescale
+            wrapper._averaging = dataclasses.replace(wrapper._averaging, rescale=1.0)
+            optimizer.rescale_grad /= factor
+            self._scale /= factor
         self._scale *= averaging.rescale
 
     def _allreduce_grads(self) -> None:

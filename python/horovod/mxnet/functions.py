@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
 from typing import Any
 
 from horovod._common.array_objects import allgather_object_of, broadcast_object_of
@@ -25,15 +23,33 @@ def _broadcast_parameter(parameter: Any, root_rank: int, name: str) -> None:
         first.copyto(other)
 
 
+class _InitializeAndBroadcast:
+    """What one parameter has instead of its _init_impl(), from then on. A class, so that it can be copied and pickled.
+
+    All calls of broadcast_parameters() for this parameter share one.
+    """
+
+    def __init__(self, parameter: Any) -> None:
+        self._parameter = parameter
+        self._broadcasts: list[tuple[int, str]] = []
+
+    def add(self, root_rank: int, name: str) -> None:
+        if (root_rank, name) not in self._broadcasts:
+            self._broadcasts.append((root_rank, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        type(self._parameter)._init_impl(self._parameter, *args, **kwargs)
+        if not basics.is_initialized():
+            return  # after shutdown(): there are no others
+        for root_rank, name in self._broadcasts:
+            _broadcast_parameter(self._parameter, root_rank, name)
+
+
 def _broadcast_when_initialized(parameter: Any, root_rank: int, name: str) -> None:
-    initialize: Callable[..., None] = parameter._init_impl
-
-    def initialize_and_broadcast(_: Any, *args: Any, **kwargs: Any) -> None:
-        del parameter._init_impl  # the class's again: what is initialised later is not broadcast
-        initialize(*args, **kwargs)
-        _broadcast_parameter(parameter, root_rank, name)
-
-    parameter._init_impl = types.MethodType(initialize_and_broadcast, parameter)
+    hook = vars(parameter).get("_init_impl")
+    if not isinstance(hook, _InitializeAndBroadcast):
+        hook = parameter._init_impl = _InitializeAndBroadcast(parameter)
+    hook.add(root_rank, name)
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = None) -> None:
@@ -41,7 +57,8 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
 
     Arguments, the same on all ranks but for the values:
         params: a dict or a gluon ParameterDict of parameters or NDArrays, as Block.collect_params() and
-            Module.get_params() give them. A parameter whose shape is not known yet is broadcast when it is initialised.
+            Module.get_params() give them. A parameter whose shape is not known yet is broadcast when it is initialised,
+            and each time that it is initialised again: all ranks have to do that.
         root_rank: whose values all get.
         prefix: begins the names of the arrays: calls that may be under way at once need different ones.
 

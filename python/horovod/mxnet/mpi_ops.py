@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from horovod._common import session as _common_session
 from horovod._common.calls import Call, set_id
 from horovod._common.native import core
+from horovod._common.session import *  # noqa: F403
+from horovod._common.session import basics as _basics  # noqa: F401  programs that used Horovod reach it here
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.mxnet._arrays import check_arrays
 from horovod.mxnet._library import mx
 from horovod.mxnet._pushed import Reduction, run, run_late
+from horovod.mxnet._session import shutdown  # noqa: F401  instead of the common one
 
 __all__ = [
     "allgather",
@@ -32,6 +36,7 @@ __all__ = [
     "grouped_reducescatter",
     "reducescatter",
 ]
+__all__ += _common_session.__all__
 
 Average = core.REDUCE_AVERAGE
 
@@ -199,7 +204,7 @@ def grouped_allgather(
 
 def _splits(splits: Any) -> list[int]:
     rows = splits.asnumpy() if isinstance(splits, mx.nd.NDArray) else np.asarray(splits)
-    if isinstance(splits, (mx.nd.NDArray, np.ndarray)) and rows.dtype != np.int32:
+    if isinstance(splits, mx.nd.NDArray) and rows.dtype != np.int32:
         raise ValueError(f"hvd.alltoall(): splits must be of type int32, not {rows.dtype.name}")
     if rows.ndim != 1:
         raise ValueError(f"hvd.alltoall(): splits must have one dimension, not shape {rows.shape}")
@@ -217,10 +222,10 @@ def alltoall(
 ) -> Any:
     """Sends the first splits[0] rows to the first rank of the set, the next splits[1] to the second, and so on.
 
-    Waits for the other ranks. Returns the rows that came from all ranks, in rank order; with `splits`, an int32 array
-    or a list of one number for each rank, a pair: the rows, and an int32 array of how many came from each rank. Without
-    them every rank gets an equal share. Other arguments as for allreduce(); its errors are raised here, and ValueError
-    for splits of another type or shape.
+    Waits for the other ranks. Returns the rows that came from all ranks, in rank order; with `splits`, an NDArray of
+    int32, or whole numbers of numpy or in a list, one for each rank, a pair: the rows, and an int32 array of how many
+    came from each rank. Without them every rank gets an equal share. Other arguments as for allreduce(); its errors are
+    raised here, and ValueError for splits of another type or shape.
     """
     call = Call(core.OP_ALLTOALL, "alltoall", splits=() if splits is None else _splits(splits))
     (made,), rows = run_late(call, name, _moves(process_set, "alltoall"), [tensor], "alltoall", priority)

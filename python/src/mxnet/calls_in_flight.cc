@@ -17,6 +17,7 @@ void CallsInFlight::add() {
 void CallsInFlight::remove() {
   std::lock_guard lock(mutex_);
   check_fork();
+  ++ended_;
   if (count_ > 0 && --count_ == 0) changed_.notify_all();
 }
 
@@ -24,6 +25,11 @@ bool CallsInFlight::wait_for_none(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   check_fork();
   return changed_.wait_for(lock, limit, [this] { return count_ == 0; });
+}
+
+std::int64_t CallsInFlight::ended() {
+  std::lock_guard lock(mutex_);
+  return ended_;
 }
 
 CallsInFlight& calls_in_flight() {

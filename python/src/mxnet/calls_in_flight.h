@@ -17,6 +17,8 @@ class CallsInFlight {
   void remove();
   // Whether there are none, at once or within `limit`.
   bool wait_for_none(std::chrono::milliseconds limit);
+  // How many have ended; grows while there is progress.
+  std::int64_t ended();
 
  private:
   void check_fork();
@@ -24,6 +26,7 @@ class CallsInFlight {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::int64_t count_ = 0;
+  std::int64_t ended_ = 0;
   ForkMark owner_;
 };
 

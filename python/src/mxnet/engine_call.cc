@@ -27,12 +27,41 @@ std::vector<ArrayHandle> distinct(const std::vector<Array>& arrays, const std::v
   return handles;
 }
 
+// kInvalidArgument if two operations write the same bytes: what one of them reads might be the other's result.
+Status check_apart(const std::vector<Operation>& operations) {
+  struct Range {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    const std::string* name;
+  };
+  std::vector<Range> ranges;
+  ranges.reserve(operations.size());
+  for (const Operation& operation : operations) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(operation.output);
+    const auto bytes =
+        static_cast<std::size_t>(num_elements(operation.input.shape)) * element_size(operation.input.dtype);
+    if (bytes > 0) ranges.push_back({begin, begin + bytes, &operation.name});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& one, const Range& other) { return one.begin < other.begin; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].begin < ranges[i - 1].end) {
+      return Status::invalid_argument("\"" + *ranges[i - 1].name + "\" and \"" + *ranges[i].name +
+                                      "\" would write to the same memory; arrays of a group that works in place must "
+                                      "not overlap");
+    }
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 EngineCall::EngineCall(Request request)
     : request_(std::move(request)), results_(request_.inputs.size()), missing_(request_.inputs.size()) {}
 
 Status EngineCall::push(int priority) {
+  const auto session = python::published_session();
+  had_session_ = session.status();
+  if (had_session_.is_ok()) session_ = session.value();
   // Of what is only read Python has made copies where that may be needed: to reorder is to write, which would wait for
   // other calls that read the same array, and ranks may make those in another order.
   for (const Array& array : request_.outputs) {
@@ -86,8 +115,16 @@ void EngineCall::start(const OnComplete& on_complete) {
   if (!allowed) interrupt();
 }
 
+Result<std::shared_ptr<Session>> EngineCall::own_session() const {
+  HVD_RETURN_IF_ERROR(had_session_);
+  HVD_ASSIGN_OR_RETURN(auto session, python::published_session());
+  // Ranks of a later session may not have made this call, or for other arrays of the same name.
+  if (session != session_.lock()) return Status::aborted("the session that this call was made in has been shut down");
+  return session;
+}
+
 Status EngineCall::submit() {
-  HVD_ASSIGN_OR_RETURN(const auto session, python::published_session());
+  HVD_ASSIGN_OR_RETURN(const auto session, own_session());
   const std::size_t count = request_.inputs.size();
   std::vector<Operation> operations;
   operations.reserve(count);
@@ -96,6 +133,7 @@ Status EngineCall::submit() {
     if (request_.is_grouped) operation.name += "_" + std::to_string(i + 1) + "of" + std::to_string(count);
     HVD_RETURN_IF_ERROR(attach(operation, i, session->pages()).annotate("\"" + operation.name + "\""));
   }
+  if (!request_.outputs.empty()) HVD_RETURN_IF_ERROR(check_apart(operations));
   if (request_.is_grouped) return session->enqueue_group(std::move(operations)).status();
   return session->enqueue(std::move(operations.front())).status();
 }

@@ -37,7 +37,8 @@ class EngineCall final : public python::Interruptible, public std::enable_shared
   EngineCall& operator=(const EngineCall&) = delete;
   ~EngineCall() override = default;
 
-  // Once. `priority`: the engine begins ready operations with the highest first.
+  // Once. `priority`: the engine begins ready operations with the highest first. The operation is one of the session
+  // that is published now: it fails if that has ended, or there was none, when the engine begins it.
   Status push(int priority);
 
   // Whether it has ended; waits for that so long.
@@ -62,6 +63,8 @@ class EngineCall final : public python::Interruptible, public std::enable_shared
   static void drop(void* parameter);
 
   void start(const OnComplete& on_complete);
+  // The session of push(), if it still is the published one.
+  Result<std::shared_ptr<Session>> own_session() const;
   Status submit();
   Status attach(Operation& operation, std::size_t index, const std::shared_ptr<PagePool>& pages);
   void complete(std::size_t index, const Handle& handle);
@@ -69,6 +72,9 @@ class EngineCall final : public python::Interruptible, public std::enable_shared
   void finish(const Status& status);
 
   Request request_;
+  // Written by push().
+  Status had_session_;
+  std::weak_ptr<Session> session_;
   std::vector<Output> results_;
   std::vector<std::int64_t> received_splits_;
 

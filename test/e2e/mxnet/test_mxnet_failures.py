@@ -47,6 +47,29 @@ AT_ONCE = """
 import mxnet as mx, horovod.mxnet as hvd
 hvd.init()
 print("sum", hvd.allreduce(mx.nd.ones(2), op=hvd.Sum).asnumpy().tolist(), hvd.allgather(mx.nd.ones(1)).shape)
+try:
+    hvd.allreduce(mx.nd.ones(hvd.rank() + 1), name="disagreed")
+except mx.MXNetError as error:
+    print("refused", "Mismatched tensor shapes" in str(error))
+"""
+
+# Calls that the other rank never makes: while the session ends, and at the end of the script.
+ENDS_ALONE = """
+import sys, mxnet as mx, horovod.mxnet as hvd
+hvd._session._STALL_S = 0.5
+hvd.init()
+made = hvd.allreduce(mx.nd.ones(1), name=f"of rank {hvd.rank()}")
+hvd.shutdown()
+try:
+    made.wait_to_read()
+except mx.MXNetError as error:
+    print("failed", "shut down" in str(error))
+hvd.init()
+hvd.allreduce(mx.nd.ones(1), name="both").wait_to_read()
+if hvd.rank() == 1:
+    hvd.allreduce(mx.nd.ones(1), name="alone")
+    sys.exit(3)
+hvd.allgather(mx.nd.ones(1), name="of rank 0")
 """
 
 
@@ -97,6 +120,14 @@ def test_the_engine_that_runs_everything_at_once(horovodrun: Any) -> None:
     job = horovodrun(2, "-c", AT_ONCE, env={**ENV, "MXNET_ENGINE_TYPE": "NaiveEngine"})
     assert job.code == 0, job.text
     assert job.out.count("sum [2.0, 2.0] (2,)") == 2, job.text
+    assert job.out.count("refused True") == 2, job.text
+
+
+def test_a_session_ends_though_others_do_not_make_its_calls(horovodrun: Any) -> None:
+    job = horovodrun(2, "-c", ENDS_ALONE, env=ENV, deadline_s=60)
+    assert job.code == 3, job.text
+    assert job.out.count("failed True") == 2, job.text
+    assert "calls that other ranks have not made for 0.5 s" in job.err, job.text
 
 
 def test_a_numpy_that_mxnet_does_not_know_is_named(tmp_path: Path) -> None:

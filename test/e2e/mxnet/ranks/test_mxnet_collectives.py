@@ -99,7 +99,7 @@ def test_alltoall() -> None:
     assert_is(made, np.concatenate([array_of(r, shape=(2 * size, 3))[2 * rank : 2 * rank + 2] for r in range(size)]))
     given = np.full((sum(range(size + 1)), 2), rank, np.int32)
     splits = list(range(1, size + 1))  # the first rank gets one row of each, the second two
-    for as_given in (splits, np.array(splits, np.int32), mx.nd.array(splits, dtype="int32")):
+    for as_given in (splits, np.array(splits), np.array(splits, np.int32), mx.nd.array(splits, dtype="int32")):
         made, received = hvd.alltoall(mx.nd.array(given, dtype="int32"), splits=as_given)
         assert_is(made, np.repeat(np.arange(size), rank + 1)[:, None] * np.ones((1, 2)), "int32")
         assert_is(received, [rank + 1] * size, "int32")

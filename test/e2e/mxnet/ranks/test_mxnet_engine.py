@@ -152,6 +152,22 @@ def test_what_the_engine_still_has_to_do_ends_before_the_session() -> None:
         assert_is(one, sum(everybodys()))
 
 
+def test_a_call_does_not_run_in_a_later_session() -> None:
+    x = mx.nd.ones((1500, 1500), dtype="float64") / 1500
+    for _ in range(4):
+        x = mx.nd.dot(x, x)
+    made = hvd.allreduce(x, name="of the session before")
+    try:
+        raise ValueError  # while it is handled, shutdown() waits for nothing
+    except ValueError:
+        hvd.shutdown()
+    hvd.init()
+    with pytest.raises(mx.MXNetError, match="shut down"):
+        made.wait_to_read()
+    meet()
+    assert_usable()
+
+
 def test_without_a_session() -> None:
     hvd.shutdown()
     made = hvd.allreduce(mx.nd.ones(2))

@@ -67,6 +67,16 @@ def test_shapes_that_are_refused() -> None:
         hvd.grouped_allreduce([mx.nd.ones(2), mx.nd.ones(2, mx.cpu(1))])
 
 
+def test_arrays_of_a_group_that_overlap_and_are_written() -> None:
+    """The result would be a sum of sums, or not, by chance."""
+    for parts in ([(0, 6), (0, 6)], [(0, 2), (0, 6)], [(3, 6), (2, 4)]):
+        x = mine("float32", (6,))
+        group = [x[begin:end] for begin, end in parts]
+        with pytest.raises(mx.MXNetError, match="must not overlap"):
+            hvd.grouped_allreduce_(group, op=hvd.Sum, name="overlap")[0].wait_to_read()
+    assert_usable()
+
+
 def test_splits_that_are_refused() -> None:
     rows = mine("float32", (hvd.size(), 2))
     with pytest.raises(ValueError, match="must be of type int32, not float32"):
@@ -150,5 +160,8 @@ def test_training_without_a_session() -> None:
 
 def test_what_the_module_has_and_what_not() -> None:
     assert undocumented(hvd) == []
+    for name in ("init", "rank", "shutdown", "Sum", "nccl_built"):
+        assert getattr(hvd.mpi_ops, name) is getattr(hvd, name), name
+    assert hvd.mpi_ops._basics.rank() == hvd.rank()
     for name in ("join", "barrier", "poll", "synchronize", "SyncBatchNorm", "elastic"):
         assert not hasattr(hvd, name), name
