@@ -45,7 +45,7 @@ def listening(callbacks: Sequence[Callback] | None) -> Iterator[CallbackQueue | 
         yield None
         return
     # On the caller's node: any other may be lost.
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
     errors: list[BaseException] = []
     thread = threading.Thread(target=_pass_on, args=(queue, callbacks, errors), name="hvd-callbacks", daemon=True)
