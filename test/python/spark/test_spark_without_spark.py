@@ -65,6 +65,26 @@ def test_words_of_the_launcher_are_kept_until_the_job_begins() -> None:
     assert (late.come, late.last) == (1, "2 connections did not have the token, the last from 10.0.0.1")
 
 
+def test_lines_of_others_do_not_end_the_search_for_the_port() -> None:
+    module = importlib.import_module("horovod.spark._launcher_words")
+    preload = "ERROR: ld.so: object 'x.so' from LD_PRELOAD cannot be preloaded: ignored.\n"
+    warning = "a warning\n  of two lines, "  # that does not end its last
+    waits, come = "horovodrun: waits for 2 hosts at 10.0.0.1:4711\n", "horovodrun: 1 of 2 hosts have joined (a)\n"
+    failed = "horovodrun: the job failed: rank 0 on host task-0.n (pid 7) exited with code 3 first\n"
+    text = preload + warning + waits + come + preload + come + "[0]<stderr>:bye\n" + failed
+    for size in (1, 7, len(text)):  # a rank's line and what follows it come in one write, too
+        ports: list[int] = []
+        shown = io.StringIO()
+        words = module.LauncherWords(shown, ports.append, shows_all=False)
+        for start in range(0, len(text), size):
+            words.write(text[start : start + size])
+        assert ports == [4711]
+        assert words.failed_rank == "rank 0 on host task-0.n (pid 7)"
+        assert shown.getvalue() == preload + warning + waits + preload + "[0]<stderr>:bye\n" + failed
+    words.write("50 %")  # of a rank: shown before it ends
+    assert shown.getvalue().endswith("50 %")
+
+
 def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     address_for_tasks = importlib.import_module("horovod.spark._driver").address_for_tasks
     assert address_for_tasks("127.0.0.1") == ("127.0.0.1", "127.0.0.1")
