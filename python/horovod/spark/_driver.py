@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 from pyspark import SparkContext
 
+from horovod import _env
 from horovod._function_job._caller import command_of, run_function_job
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.spark._launcher_words import LauncherWords
@@ -29,6 +30,7 @@ from horovod.spark._spark_tasks import SparkTasks
 from horovod.spark._task import TaskHost, command_in_task
 
 _CALLER = "horovod.spark.run"
+_TLS = "HOROVOD_TLS"
 _VERBOSE = 2  # from here on horovodrun's --verbose
 _numbers = itertools.count()  # of the job groups of this process
 
@@ -68,7 +70,7 @@ def run_spark_job(job: SparkJob, payload: bytes) -> list[Any]:
     with tasks, _token_file(token) as token_file:
         try:
             return run_function_job(
-                _launcher_args(job, num_proc, listen, token_file),
+                _launcher_args(job, num_proc, listen, token_file, has_tls=_has_tls(context, job)),
                 command_in_task(job.executable, command_of("")[1:]),
                 payload,
                 caller=_CALLER,
@@ -92,9 +94,18 @@ def active_context() -> SparkContext:
     return context
 
 
-def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str) -> list[str]:
+def _has_tls(context: SparkContext, job: SparkJob) -> bool:
+    """Wherever it is turned on. --tls makes it so for horovodrun and for all ranks: those of whom one has it and the
+    other not never meet."""
+    wanted = (job.env.get(_TLS), context.getConf().get(f"spark.executorEnv.{_TLS}", None), _env.get(_TLS))
+    return any(map(_env.says_yes, wanted))
+
+
+def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str, *, has_tls: bool) -> list[str]:
     args = ["--num-proc", str(num_proc), "--wait-for-hosts", str(num_proc), "--listen", listen]
     args += ["--token-file", token_file, "--start-timeout", str(job.start_timeout_s), "--no-env"]
+    if has_tls:
+        args.append("--tls")
     if job.nics:
         args += ["--network-interfaces", ",".join(job.nics)]
     if job.verbose >= _VERBOSE:

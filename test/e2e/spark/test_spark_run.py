@@ -72,6 +72,18 @@ def test_variables_are_those_of_the_executor_and_those_given(spark: SparkContext
     assert devices == []
 
 
+def test_tls_of_the_ranks_is_of_the_launcher_too(spark: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> tuple[Any, ...]:
+        import horovod.torch as hvd
+
+        hvd.init()
+        return hvd.size(), os.environ["HOROVOD_TLS"]
+
+    assert horovod.spark.run(work, num_proc=2, env={"HOROVOD_TLS": "1"}, start_timeout=60) == [(2, "1")] * 2
+    monkeypatch.setenv("HOROVOD_TLS", "yes")  # of the driver
+    assert horovod.spark.run(work, num_proc=2, env={"HOROVOD_TLS": "0"}, start_timeout=60) == [(2, "1")] * 2
+
+
 def test_files_that_spark_has_brought_are_modules_of_the_ranks(spark: SparkContext, tmp_path: Path) -> None:
     module = tmp_path / "brought_by_spark.py"
     module.write_text("def answer():\n    return 42\n")
