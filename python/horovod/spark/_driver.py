@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import secrets
 import socket
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -27,7 +24,7 @@ from horovod._function_job._caller import command_of, run_function_job
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.spark._launcher_words import LauncherWords
 from horovod.spark._spark_tasks import SparkTasks
-from horovod.spark._task import TaskHost, command_in_task
+from horovod.spark._task import TaskHost, command_in_task, token_pipe
 
 _CALLER = "horovod.spark.run"
 _TLS = "HOROVOD_TLS"
@@ -67,16 +64,17 @@ def run_spark_job(job: SparkJob, payload: bytes) -> list[Any]:
 
     tasks = SparkTasks(context, f"{_CALLER}.{next(_numbers)}", num_proc, host_of_task)
     words = LauncherWords(job.stderr, tasks.begin, shows_all=job.verbose >= _VERBOSE)
-    with tasks, _token_file(token) as token_file:
+    with tasks, token_pipe(token) as token_file:
         try:
             return run_function_job(
-                _launcher_args(job, num_proc, listen, token_file, has_tls=_has_tls(context, job)),
+                _launcher_args(job, num_proc, listen, f"/dev/fd/{token_file}", has_tls=_has_tls(context, job)),
                 command_in_task(job.executable, command_of("")[1:]),
                 payload,
                 caller=_CALLER,
                 stdout=job.stdout,
                 stderr=words,
                 on_start=tasks.watch,
+                pass_fds=[token_file],
             )
         except RuntimeError as error:
             if words.come is not None:
@@ -113,16 +111,6 @@ def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str, *
     if job.with_timestamp:
         args.append("--prefix-output-with-timestamp")
     return args
-
-
-@contextlib.contextmanager
-def _token_file(token: str) -> Iterator[str]:
-    """Of mode 0600, in a folder of mode 0700."""
-    with tempfile.TemporaryDirectory(prefix="hvd-spark-") as folder:
-        path = os.path.join(folder, "token")
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(token)
-        yield path
 
 
 def address_for_tasks(driver_host: str) -> tuple[str, str]:

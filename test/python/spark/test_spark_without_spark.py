@@ -6,6 +6,8 @@ import importlib
 import io
 import socket
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +87,54 @@ def test_lines_of_others_do_not_end_the_search_for_the_port() -> None:
     assert shown.getvalue().endswith("50 %")
 
 
+def test_arguments_of_older_scripts_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = importlib.import_module("horovod.spark._run")
+    jobs: list[Any] = []
+    monkeypatch.setattr(run, "run_spark_job", lambda job, payload: jobs.append(job))
+    two = type("int64", (), {"__index__": lambda self: 2})()  # as of NumPy
+    run.run(len, num_proc=two, start_timeout=60.5, verbose=None)
+    assert (jobs[0].num_proc, jobs[0].start_timeout_s, jobs[0].verbose) == (2, 61, 0)
+    with pytest.warns(UserWarning, match="extra_mpi_args='-x A' is ignored: there is no MPI"):
+        run.run(len, extra_mpi_args="-x A")
+    assert len(jobs) == 2
+
+
+class Plain:
+    """A context and a launcher, with what SparkTasks asks of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.calls.append(name) or self
+
+    def wait(self, timeout: float) -> int:
+        self.calls.append("wait")
+        return 1
+
+
+def test_tasks_that_are_cancelled_do_not_begin_and_an_error_of_ours_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("horovod.spark._spark_tasks")
+    monkeypatch.setattr(module, "InheritableThread", threading.Thread)
+    context = Plain()
+    tasks = module.SparkTasks(context, "group", 2, lambda port: None)
+    tasks.cancel()
+    with tasks:
+        tasks.begin(4711)
+    assert set(context.calls) == {"cancelJobGroup"}
+
+    def broken(port: int) -> Any:
+        raise SystemExit("broken")
+
+    launcher = Plain()
+    tasks = module.SparkTasks(Plain(), "group", 2, broken)
+    tasks.watch(launcher)
+    with tasks:
+        tasks.begin(4711)
+    assert isinstance(tasks.error, SystemExit)
+    assert launcher.calls == ["wait"]
+
+
 def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     address_for_tasks = importlib.import_module("horovod.spark._driver").address_for_tasks
     assert address_for_tasks("127.0.0.1") == ("127.0.0.1", "127.0.0.1")
@@ -102,6 +152,18 @@ def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyP
 def test_a_node_is_a_host_or_a_container_on_it() -> None:
     node_name = importlib.import_module("horovod.spark._task").node_name
     assert node_name(None) == node_name("") != node_name("container_1") == node_name("container_1")
+
+
+def test_places_of_modules_are_those_of_the_task_wherever_its_rank_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    task = importlib.import_module("horovod.spark._task")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(task, "_files_of_spark", lambda: [".", "./x.zip"])  # as on executors
+    monkeypatch.setattr(task, "_devices_of_task", list)
+    own = {"HOROVOD_SPARK_PYTHONPATH": "mine::/a", "PYTHONPATH": "", "HOROVOD_SPARK_WORK_DIR": "/"}
+    path = task.rank_environment(own, {})["PYTHONPATH"]
+    assert path == f"{tmp_path}/mine:/a:{tmp_path}:{tmp_path}/x.zip"
 
 
 @pytest.mark.parametrize("name", ["keras", "torch", "lightning", "keras.estimator"])
