@@ -75,7 +75,8 @@ void put_in_order(std::vector<JoinedHost>& hosts) {
       hosts, [&](const JoinedHost& a, const JoinedHost& b) { return order[node_of(a)] < order[node_of(b)]; });
 }
 
-// Whether the other end is closed. What it says is dropped, as the job does: left there, it would wake us again and again.
+// Whether the other end is closed. What it says is dropped, as the job does: left there, it would wake us again and
+// again.
 bool has_ended(int socket) {
   std::array<char, 4096> said;
   const ssize_t size = ::recv(socket, said.data(), said.size(), MSG_DONTWAIT);

@@ -237,8 +237,8 @@ def run_function_job(
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
 
     What ranks and horovodrun write goes to `stdout` and `stderr`, else to those of this process. `on_start` gets
-    horovodrun's process, before anything of it is read; it inherits `pass_fds`. RuntimeError, whose text begins with `caller`, if the job
-    fails.
+    horovodrun's process, before anything of it is read; it inherits `pass_fds`. RuntimeError, whose text begins with
+    `caller`, if the job fails.
     """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))

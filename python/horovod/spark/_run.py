@@ -44,7 +44,8 @@ def run(
     Args:
         fn: The function; `args` and `kwargs` are for it. cloudpickle takes it, so it may be of a script or notebook.
         num_proc: The number of ranks; default: `spark.default.parallelism`, which Spark sets to the number of cores.
-        start_timeout: Seconds to wait until Spark has started all tasks, rounded up; default: HOROVOD_SPARK_START_TIMEOUT, or 600.
+        start_timeout: Seconds to wait until Spark has started all tasks, rounded up; default:
+            HOROVOD_SPARK_START_TIMEOUT, or 600.
         use_gloo: Accepted; there is nothing to decide.
         use_mpi: Must not be true: there is no MPI.
         extra_mpi_args: Ignored, with a warning, for the same reason.
