@@ -287,7 +287,8 @@ constexpr FlagRow kRows[] = {
     {.dest = "join", .on = "--join", .kind = K::kText, .section = S::kJoin,
      .help = "start nothing now: be one of the hosts for which the horovodrun at that address waits", .metavar = "HOST:PORT"},
     {.dest = "token_file", .on = "--token-file", .kind = K::kText, .section = S::kJoin,
-     .help = "what both show each other: 64 hexadecimal digits that only this user may read (openssl rand -hex 32)",
+     .help = "what both show each other: 64 hexadecimal digits that only this user may read (openssl rand -hex 32); "
+             "/dev/fd/N: an inherited descriptor, such as a pipe",
      .metavar = "FILE"},
     {.dest = "host_name", .on = "--host-name", .kind = K::kText, .section = S::kJoin,
      .help = "for --join: the name of this host in the job; ranks follow the order of names; default: that of the node",

@@ -8,12 +8,17 @@
 
 namespace hvd::launcher {
 
-Result<std::unique_ptr<ResultChannel>> ResultChannel::open(MainLoop& loop, int fd, Callbacks callbacks) {
+Status ResultChannel::check(int fd) {
   struct stat info = {};
   if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
     return Status::invalid_argument("--results-fd " + std::to_string(fd) +
                                     ": expected the descriptor of a connected stream socket");
   }
+  return Status::ok();
+}
+
+Result<std::unique_ptr<ResultChannel>> ResultChannel::open(MainLoop& loop, int fd, Callbacks callbacks) {
+  HVD_RETURN_IF_ERROR(check(fd));
   // Not for the agents: they would hold it open when we are gone.
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   Fd to_write(fd);

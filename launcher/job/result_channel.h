@@ -30,6 +30,8 @@ class ResultChannel {
     std::function<void()> on_gone;      // once: the other end is closed
   };
 
+  // Whether it is a socket; what is none cannot be watched.
+  static Status check(int fd);
   // Takes the descriptor.
   static Result<std::unique_ptr<ResultChannel>> open(MainLoop& loop, int fd, Callbacks callbacks);
 

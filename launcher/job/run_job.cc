@@ -5,8 +5,9 @@
 
 #include "launcher/hosts/host_list.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/job/result_channel.h"
 #include "launcher/join/host_gathering.h"
-#include "runtime/crypto/secret_file.h"
+#include "launcher/join/token_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -45,7 +46,10 @@ int run_job(JobPlan plan) {
 
 int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   const GatherConfig& asked = *config.gather;
-  const auto token = crypto::read_secret_file(asked.token_file);
+  if (config.results_fd) {
+    if (const Status status = ResultChannel::check(*config.results_fd); !status.is_ok()) return fail(status);
+  }
+  const auto token = read_token(asked.token_file);
   if (!token.is_ok()) return fail(token.status().annotate("--token-file"));
   const OwnStart start = make_ready(config, static_cast<std::size_t>(asked.hosts));
   MainLoop loop;

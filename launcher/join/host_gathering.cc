@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -72,6 +73,14 @@ void put_in_order(std::vector<JoinedHost>& hosts) {
   for (const JoinedHost& host : hosts) order.try_emplace(node_of(host), order.size());
   std::ranges::stable_sort(
       hosts, [&](const JoinedHost& a, const JoinedHost& b) { return order[node_of(a)] < order[node_of(b)]; });
+}
+
+// Whether the other end is closed. What it says is dropped, as the job does: left there, it would wake us again and
+// again.
+bool has_ended(int socket) {
+  std::array<char, 4096> said;
+  const ssize_t size = ::recv(socket, said.data(), said.size(), MSG_DONTWAIT);
+  return size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 }  // namespace
@@ -164,7 +173,7 @@ void HostGathering::asked(admission::ConnectionId id, ByteSpan record) {
   const auto found = guests_.find(id);
   if (found == guests_.end()) return;  // the job's, which has not begun to listen to it
   Guest& guest = found->second;
-  const auto request = decode_join_request(record);
+  const auto request = decode_join_request(record, HVD_VERSION);
   std::string refusal = request.is_ok() ? "" : request.status().message();
   if (refusal.empty()) refusal = guest.name.empty() ? refusal_of(request.value()) : "it has asked before";
   const Bytes verdict = encode(JoinVerdict{.accepted = refusal.empty(), .reason = refusal});
@@ -245,9 +254,9 @@ Status HostGathering::wait(Millis patience, const std::function<void(const std::
   bool is_gone = false;
   std::optional<loop::Poll> watch;
   if (asker) {
-    watch.emplace(loop_.get(), *asker, [&](bool readable, bool) {
-      is_gone = readable;  // it says nothing, so that is its end
-      loop_.stop();
+    watch.emplace(loop_.get(), *asker, [&](bool, bool) {
+      is_gone = has_ended(*asker);
+      if (is_gone) loop_.stop();
     });
     watch->watch(true, false);
   }

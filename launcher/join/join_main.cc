@@ -13,6 +13,7 @@
 
 #include "launcher/join/join_messages.h"
 #include "launcher/join/sealed_link.h"
+#include "launcher/join/token_file.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
@@ -20,7 +21,6 @@
 #include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/config/env_reader.h"
-#include "runtime/crypto/secret_file.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
@@ -236,7 +236,7 @@ class Joiner {
 }  // namespace
 
 int join_main(const JoinConfig& config, std::uint64_t ignored) {
-  const auto token = crypto::read_secret_file(config.token_file);
+  const auto token = read_token(config.token_file);
   if (!token.is_ok()) {
     say("--token-file: " + token.status().message());
     return 1;

@@ -79,10 +79,11 @@ Bytes encode(const JoinVerdict& verdict) {
   return out.take();
 }
 
-Result<JoinRequest> decode_join_request(ByteSpan record) {
+Result<JoinRequest> decode_join_request(ByteSpan record, std::string_view own_version) {
   ByteReader in(record);
   JoinRequest request;
   request.version = in.get_string(kMaxVersion);
+  if (!in.failed() && request.version != own_version) return request;
   request.name = in.get_string(kMaxHostName);
   request.node = in.get_string(kMaxHostName);
   HVD_RETURN_IF_ERROR(in.finish("join request"));

@@ -52,7 +52,8 @@ struct JoinKeys {
   crypto::Secret to_host;
 };
 
-// The host's first record, once the launcher's first (an empty one) has come.
+// The host's first record, once the launcher's first (an empty one) has come. What follows the version may change with
+// it; that it comes first, the greeting and JoinVerdict may not, so that hosts of another version are told why not.
 struct JoinRequest {
   std::string version;    // of the product
   std::string name;       // of the host, in the job
@@ -68,7 +69,8 @@ struct JoinVerdict {
 
 Bytes encode(const JoinRequest& request);
 Bytes encode(const JoinVerdict& verdict);
-Result<JoinRequest> decode_join_request(ByteSpan record);
+// Of another version than `own_version`: that alone is read.
+Result<JoinRequest> decode_join_request(ByteSpan record, std::string_view own_version);
 Result<JoinVerdict> decode_join_verdict(ByteSpan record);
 
 // Whether a host may have that name: as in -H, without user and port.

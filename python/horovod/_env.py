@@ -20,13 +20,13 @@ def all_with_prefix(prefix: str) -> dict[str, str]:
 
 
 def is_true(name: str) -> bool:
-    """Whether `name` holds a truth value as the native core reads it."""
-    return means_true(os.environ.get(name, ""))
+    """Whether `name` holds a truth value as the native core reads it: a whole number above 0, true, yes or on."""
+    return says_yes(os.environ.get(name))
 
 
-def means_true(value: str) -> bool:
-    """Whether `value` is a truth value as the native core reads it: a whole number above 0, true, yes or on."""
-    word = value.strip().lower()
+def says_yes(value: str | None) -> bool:
+    """The same of a value that is not set here."""
+    word = (value or "").strip().lower()
     return word in ("true", "yes", "on") or (word.lstrip("+").isdecimal() and int(word) > 0)
 
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/fd.h"
 
 namespace hvd::crypto {
 namespace {
@@ -65,16 +64,7 @@ Result<Secret> read_secret(const std::string& path) {
   if (!fd.valid() && errno == ELOOP) return Status::invalid_argument("a symbolic link, expected a regular file");
   if (!fd.valid()) return Status::invalid_argument(strerrordesc_np(errno));
   HVD_RETURN_IF_ERROR(check_secret_file(fd));
-  WipedBuffer<2 * kSecretSize + 2> text;  // one more than what is legal, to notice what is too long
-  std::size_t size = 0;
-  while (size < text.bytes.size()) {
-    const ssize_t got = read(fd.get(), text.bytes.data() + size, text.bytes.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno("read", errno);
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  return parse_secret(ByteSpan(text.bytes.data(), size));
+  return read_secret_from(fd);
 }
 
 // Of a name that nobody can have foreseen; mkostemp() makes it with mode 0600.
@@ -91,6 +81,19 @@ Result<std::string> write_secret(const std::string& directory, const Secret& sec
 }
 
 }  // namespace
+
+Result<Secret> read_secret_from(const Fd& fd) {
+  WipedBuffer<2 * kSecretSize + 2> text;  // one more than what is legal, to notice what is too long
+  std::size_t size = 0;
+  while (size < text.bytes.size()) {
+    const ssize_t got = read(fd.get(), text.bytes.data() + size, text.bytes.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno("read", errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  return parse_secret(ByteSpan(text.bytes.data(), size));
+}
 
 Result<Secret> read_secret_file(const std::string& path) {
   auto secret = read_secret(path);

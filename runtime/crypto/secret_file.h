@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
 
@@ -12,6 +13,9 @@ namespace hvd::crypto {
 // A file that is something else, or that others may reach, is kInvalidArgument; errors name the path, never its
 // content. A symbolic link is not followed.
 Result<Secret> read_secret_file(const std::string& path);
+
+// The same digits from a descriptor of any kind, such as a pipe, to its end. Who gave it answers for who else reads it.
+Result<Secret> read_secret_from(const Fd& fd);
 
 // A secret and a file of mode 0600 that holds it: fresh ones, removed with this object, or the file that somebody else
 // keeps. Move-only, externally synchronised.

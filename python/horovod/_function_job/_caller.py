@@ -232,12 +232,13 @@ def run_function_job(
     stdout: Stream | None = None,
     stderr: Stream | None = None,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> list[Any]:
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
 
     What ranks and horovodrun write goes to `stdout` and `stderr`, else to those of this process. `on_start` gets
-    horovodrun's process, before anything of it is read. RuntimeError, whose text begins with `caller`, if the job
-    fails.
+    horovodrun's process, before anything of it is read; it inherits `pass_fds`. RuntimeError, whose text begins with
+    `caller`, if the job fails.
     """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))
@@ -252,7 +253,7 @@ def run_function_job(
                 stdin=subprocess.PIPE,
                 stdout=shown[0],
                 stderr=shown[1],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *pass_fds],
                 start_new_session=True,
             )
         if on_start is not None:

@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import secrets
 import socket
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from pyspark import SparkContext
 
+from horovod import _env
 from horovod._function_job._caller import command_of, run_function_job
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.spark._launcher_words import LauncherWords
 from horovod.spark._spark_tasks import SparkTasks
-from horovod.spark._task import TaskHost, command_in_task
+from horovod.spark._task import TaskHost, command_in_task, token_pipe
 
 _CALLER = "horovod.spark.run"
+_TLS = "HOROVOD_TLS"
 _VERBOSE = 2  # from here on horovodrun's --verbose
 _numbers = itertools.count()  # of the job groups of this process
 
@@ -65,16 +64,17 @@ def run_spark_job(job: SparkJob, payload: bytes) -> list[Any]:
 
     tasks = SparkTasks(context, f"{_CALLER}.{next(_numbers)}", num_proc, host_of_task)
     words = LauncherWords(job.stderr, tasks.begin, shows_all=job.verbose >= _VERBOSE)
-    with tasks, _token_file(token) as token_file:
+    with tasks, token_pipe(token) as token_file:
         try:
             return run_function_job(
-                _launcher_args(job, num_proc, listen, token_file),
+                _launcher_args(job, num_proc, listen, f"/dev/fd/{token_file}", has_tls=_has_tls(context, job)),
                 command_in_task(job.executable, command_of("")[1:]),
                 payload,
                 caller=_CALLER,
                 stdout=job.stdout,
                 stderr=words,
                 on_start=tasks.watch,
+                pass_fds=[token_file],
             )
         except RuntimeError as error:
             if words.come is not None:
@@ -92,9 +92,18 @@ def active_context() -> SparkContext:
     return context
 
 
-def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str) -> list[str]:
+def _has_tls(context: SparkContext, job: SparkJob) -> bool:
+    """Wherever it is turned on. --tls makes it so for horovodrun and for all ranks: those of whom one has it and the
+    other not never meet."""
+    wanted = (job.env.get(_TLS), context.getConf().get(f"spark.executorEnv.{_TLS}", None), _env.get(_TLS))
+    return any(map(_env.says_yes, wanted))
+
+
+def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str, *, has_tls: bool) -> list[str]:
     args = ["--num-proc", str(num_proc), "--wait-for-hosts", str(num_proc), "--listen", listen]
     args += ["--token-file", token_file, "--start-timeout", str(job.start_timeout_s), "--no-env"]
+    if has_tls:
+        args.append("--tls")
     if job.nics:
         args += ["--network-interfaces", ",".join(job.nics)]
     if job.verbose >= _VERBOSE:
@@ -102,16 +111,6 @@ def _launcher_args(job: SparkJob, num_proc: int, listen: str, token_file: str) -
     if job.with_timestamp:
         args.append("--prefix-output-with-timestamp")
     return args
-
-
-@contextlib.contextmanager
-def _token_file(token: str) -> Iterator[str]:
-    """Of mode 0600, in a folder of mode 0700."""
-    with tempfile.TemporaryDirectory(prefix="hvd-spark-") as folder:
-        path = os.path.join(folder, "token")
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(token)
-        yield path
 
 
 def address_for_tasks(driver_host: str) -> tuple[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, SupportsFloat, TextIO
 
 from horovod import _env
 from horovod._function_job._message import dump_task
@@ -19,14 +22,14 @@ def run(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     num_proc: int | None = None,
-    start_timeout: int | None = None,
+    start_timeout: float | None = None,
     use_mpi: bool | None = None,
     use_gloo: bool | None = None,
     extra_mpi_args: str | None = None,
     env: Mapping[str, str | None] | None = None,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
-    verbose: int = 1,
+    verbose: int | None = 1,
     nics: Sequence[str] | str | None = None,
     prefix_output_with_timestamp: bool = False,
     executable: str | None = None,
@@ -41,14 +44,15 @@ def run(
     Args:
         fn: The function; `args` and `kwargs` are for it. cloudpickle takes it, so it may be of a script or notebook.
         num_proc: The number of ranks; default: `spark.default.parallelism`, which Spark sets to the number of cores.
-        start_timeout: Seconds to wait until Spark has started all tasks; default: HOROVOD_SPARK_START_TIMEOUT, or 600.
+        start_timeout: Seconds to wait until Spark has started all tasks, rounded up; default:
+            HOROVOD_SPARK_START_TIMEOUT, or 600.
         use_gloo: Accepted; there is nothing to decide.
         use_mpi: Must not be true: there is no MPI.
-        extra_mpi_args: Must be None, for the same reason.
+        extra_mpi_args: Ignored, with a warning, for the same reason.
         env: Variables of the ranks, on top of what their executor has; None removes one.
         stdout: Where the driver writes what ranks print, a text file or stream; default: sys.stdout.
         stderr: The same of standard error; default: sys.stderr.
-        verbose: 2 and above: what is started where, and as what.
+        verbose: 2 and above: what is started where, and as what. None is 0.
         nics: The interfaces by which ranks reach each other, a list or a text with commas; default: those by which
             the tasks reach the driver.
         prefix_output_with_timestamp: A time stands before each line of output, too.
@@ -61,9 +65,10 @@ def run(
             and that rank's exception as its `__cause__`; or Spark ended the tasks, and says why.
         TypeError, ValueError: An argument is not what it should be, or the function cannot be pickled.
     """
-    if use_mpi or extra_mpi_args is not None:
-        name = "use_mpi=True" if use_mpi else f"extra_mpi_args={extra_mpi_args!r}"
-        raise ValueError(f"{_CALLER}: {name}, but this build has no MPI; leave it out")
+    if use_mpi:
+        raise ValueError(f"{_CALLER}: use_mpi=True, but this build has no MPI; leave it out")
+    if extra_mpi_args is not None:
+        warnings.warn(f"{_CALLER}: extra_mpi_args={extra_mpi_args!r} is ignored: there is no MPI", stacklevel=2)
     for name, stream in (("stdout", stdout), ("stderr", stderr)):
         if stream is not None and not callable(getattr(stream, "write", None)):
             raise TypeError(f"{_CALLER}: {name}={stream!r}, expected a text file or stream to write to")
@@ -72,7 +77,7 @@ def run(
         start_timeout_s=_start_timeout(start_timeout),
         env=_checked_env(env or {}),
         nics=tuple(nics.split(",") if isinstance(nics, str) else nics or ()),
-        verbose=verbose,
+        verbose=verbose or 0,
         with_timestamp=prefix_output_with_timestamp,
         executable=executable,
         stdout=stdout,
@@ -109,14 +114,22 @@ def run_elastic(
 
 
 def _whole_number(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    """Of any type of whole numbers, such as NumPy's."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or number < 1:
         raise ValueError(f"{_CALLER}: {name}={value!r}, expected a whole number from 1 on")
-    return value
+    return number
 
 
-def _start_timeout(given: int | None) -> int:
+def _start_timeout(given: float | None) -> int:
     if given is not None:
-        return _whole_number("start_timeout", given)
+        is_number = isinstance(given, SupportsFloat) and not isinstance(given, bool)
+        if not is_number or not 0 < float(given) < math.inf:
+            raise ValueError(f"{_CALLER}: start_timeout={given!r}, expected a number of seconds above 0")
+        return math.ceil(given)
     text = _env.get(_START_TIMEOUT)
     if not text:
         return _DEFAULT_START_TIMEOUT_S

@@ -28,7 +28,7 @@ class SparkTasks:
     def __init__(
         self, context: SparkContext, group: str, num_proc: int, host_of_task: Callable[[int], TaskHost]
     ) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.has_ended_launcher = False  # which had not noticed that tasks are gone
         self._context = context
         self._group = group
@@ -87,17 +87,22 @@ class SparkTasks:
         return str(self.error)[:_MOST_SAID]
 
     def _work(self) -> None:
-        port = self._ports.get()
-        if port is None:
-            return
         try:
-            self._context.setJobGroup(self._group, f"{self._num_proc} ranks of Horovod", interruptOnCancel=True)
-            numbers = self._context.parallelize(range(self._num_proc), self._num_proc)
-            numbers.mapPartitionsWithIndex(self._host_of_task(port)).collect()
-        except Exception as error:
+            self._run_job()
+        except BaseException as error:  # also one of ours: without tasks, the wait for them ends now
             if not self._cancelled:
                 self.error = error
                 self._end_launcher()
+
+    def _run_job(self) -> None:
+        port = self._ports.get()
+        if port is None or self._cancelled:
+            return
+        self._context.setJobGroup(self._group, f"{self._num_proc} ranks of Horovod", interruptOnCancel=True)
+        numbers = self._context.parallelize(range(self._num_proc), self._num_proc)
+        job = numbers.mapPartitionsWithIndex(self._host_of_task(port))
+        if not self._cancelled:  # from here on, cancelling the group ends it
+            job.collect()
 
     def _end_launcher(self) -> None:
         if self._launcher is None:

@@ -27,6 +27,7 @@ _PYTHONPATH = "HOROVOD_SPARK_PYTHONPATH"
 
 _LOOK_AT_PARENT_S = 1.0
 _LONGER_THAN_DRIVER_S = 60
+_MOST_S = 31536000  # that --start-timeout takes: a year
 _MOST_SAID_BYTES = 4000
 
 
@@ -42,34 +43,40 @@ class TaskHost:
     def __call__(self, index: int, _rows: Iterator[Any]) -> Iterator[int]:
         """Is over when the job is; RuntimeError says why this host could not be part of it."""
         host = _safe_label(socket.gethostname().partition(".")[0])
-        # Of mode 0600, and where Spark removes it should this process be killed.
-        token_file, path = tempfile.mkstemp(prefix="hvd-token-", dir=SparkFiles.getRootDirectory())
-        try:
-            with os.fdopen(token_file, "w") as out:
-                out.write(self.token)
-            self._be_host(index, host, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):  # Spark has removed its folder
-                os.unlink(path)
+        self._be_host(index, host)
         yield index
 
-    def _be_host(self, index: int, host: str, token_file: str) -> None:
-        argv = [find_launcher(), "--join", self.address, "--token-file", token_file]
+    def _be_host(self, index: int, host: str) -> None:
+        argv = [find_launcher(), "--join", self.address]
         argv += ["--host-name", f"task-{index}.{host}", "--node-name", node_name(_env.get("CONTAINER_ID"))]
         # Longer than the driver waits, who then knows that the tasks run, and ends them.
-        argv += ["--start-timeout", str(self.start_timeout_s + _LONGER_THAN_DRIVER_S)]
+        argv += ["--start-timeout", str(min(self.start_timeout_s + _LONGER_THAN_DRIVER_S, _MOST_S))]
         argv += ["--end-with-parent", str(os.getpid())]
         with tempfile.TemporaryFile() as said:
-            called = subprocess.Popen(
-                argv,
-                env=rank_environment(_env.all_with_prefix(""), self.env),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
+            with token_pipe(self.token) as token:
+                called = subprocess.Popen(
+                    [*argv, "--token-file", f"/dev/fd/{token}"],
+                    env=rank_environment(_env.all_with_prefix(""), self.env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    pass_fds=[token],
+                )
             code = _wait(called)
             if code != 0:
                 raise RuntimeError(f"horovod.spark.run: task {index} on {host} ended with {code}: {_end_of(said)}")
+
+
+@contextlib.contextmanager
+def token_pipe(token: str) -> Iterator[int]:
+    """A descriptor for --token-file of a horovodrun, which reads and closes it. No file is left, whatever is killed."""
+    source, target = os.pipe()
+    try:
+        with os.fdopen(target, "w") as out:
+            out.write(token)  # far less than a pipe holds
+        yield source
+    finally:
+        os.close(source)
 
 
 def _wait(called: subprocess.Popen[bytes]) -> int:
@@ -114,7 +121,9 @@ def rank_environment(own: Mapping[str, str], wanted: Mapping[str, str | None]) -
         else:
             variables[name] = value
     path = [variables.get(_PYTHONPATH, ""), variables.get("PYTHONPATH", ""), *_files_of_spark()]
-    variables["PYTHONPATH"] = os.pathsep.join(entry for entry in path if entry)
+    # Relative ones, as Spark's own ".", are of the task's folder, and the rank may begin in another (WORK_DIR).
+    entries = [entry for part in path for entry in part.split(os.pathsep) if entry]
+    variables["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
     variables.setdefault(WORK_DIR, os.getcwd())
     variables[PYTHON] = sys.executable
     variables[DEVICES] = ",".join(_devices_of_task())

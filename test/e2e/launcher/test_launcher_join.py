@@ -175,3 +175,18 @@ def test_a_death_ends_the_rest(start_job: StartJob, tmp_path: Path, killed: str)
     for one in (job, *hosts):
         one.wait_all_gone()
     assert time.monotonic() - begin < 15  # TERM, two seconds, KILL; and a loaded machine
+
+
+def test_results_need_a_socket_before_any_host_is_waited_for(horovodrun_path: str, tmp_path: Path) -> None:
+    waits = ("--wait-for-hosts", "1", "--listen", "127.0.0.1", "--token-file", str(make_token(tmp_path / "token")))
+    with (tmp_path / "results").open("w") as file:
+        descriptor = file.fileno()
+        job = subprocess.run(
+            [horovodrun_path, *waits, "-np", "1", "--results-fd", str(descriptor), "true"],
+            pass_fds=[descriptor],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    assert job.returncode == 1
+    assert job.stderr.startswith(f"horovodrun: --results-fd {descriptor}: expected the descriptor of a connected"), job

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, SparkFiles
 from spark_processes import Marks, ancestors, assert_gone, command_line, soon
 
 import horovod.spark
@@ -120,9 +121,16 @@ def test_the_end_of_a_tasks_python_ends_the_job(spark: SparkContext, tmp_path: P
 
 
 def test_a_cancelled_job_group_ends_the_ranks(spark: SparkContext, tmp_path: Path) -> None:
+    def files_of_tokens() -> set[Path]:
+        folders = (Path(tempfile.gettempdir()), Path(SparkFiles.getRootDirectory()))
+        return {file for folder in folders for name in ("hvd-token-*", "hvd-spark-*") for file in folder.rglob(name)}
+
+    before = files_of_tokens()
     job = Waiting(tmp_path, 2)
+    assert files_of_tokens() <= before  # none that a killed Python would leave
     spark.cancelJobGroup(group_of_active_job(spark))
     assert "cancelled" in job.end()
+    assert files_of_tokens() <= before
 
 
 def test_tasks_that_fail_before_they_have_come_end_the_wait(

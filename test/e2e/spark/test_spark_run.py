@@ -72,6 +72,18 @@ def test_variables_are_those_of_the_executor_and_those_given(spark: SparkContext
     assert devices == []
 
 
+def test_tls_of_the_ranks_is_of_the_launcher_too(spark: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> tuple[Any, ...]:
+        import horovod.torch as hvd
+
+        hvd.init()
+        return hvd.size(), os.environ["HOROVOD_TLS"]
+
+    assert horovod.spark.run(work, num_proc=2, env={"HOROVOD_TLS": "1"}, start_timeout=60) == [(2, "1")] * 2
+    monkeypatch.setenv("HOROVOD_TLS", "yes")  # of the driver
+    assert horovod.spark.run(work, num_proc=2, env={"HOROVOD_TLS": "0"}, start_timeout=60) == [(2, "1")] * 2
+
+
 def test_files_that_spark_has_brought_are_modules_of_the_ranks(spark: SparkContext, tmp_path: Path) -> None:
     module = tmp_path / "brought_by_spark.py"
     module.write_text("def answer():\n    return 42\n")
@@ -130,7 +142,8 @@ def test_the_token_is_in_no_argument_and_in_nothing_that_spark_shows(
     spark: SparkContext, event_logs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     token = secrets.token_hex(32)
-    monkeypatch.setattr(secrets, "token_hex", lambda size: token if size == 32 else None)
+    used = []
+    monkeypatch.setattr(secrets, "token_hex", lambda size: used.append(size) or token)
 
     def places(token: str, private: str) -> list[str]:
         files = [file for part in ("cmdline", "environ") for file in Path("/proc").glob(f"[0-9]*/{part}")]
@@ -146,6 +159,7 @@ def test_the_token_is_in_no_argument_and_in_nothing_that_spark_shows(
 
     private = "of the user " + secrets.token_urlsafe(8)
     found = horovod.spark.run(places, (token, private), num_proc=2, env={"PRIVATE": private}, verbose=2)
+    assert used == [32], "the token that is searched for is that of the job"
     assert found == [[], []]
     texts = [repr(spark.getConf().getAll()), *capfd.readouterr()]
     logs = [log.read_text() for log in event_logs.rglob("*") if log.is_file()]
@@ -171,9 +185,12 @@ def test_a_job_needs_a_context_without_speculation(spark: SparkContext, monkeypa
 def test_bad_arguments_are_named(spark: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, kind, message in (
         ({"num_proc": 0}, ValueError, "num_proc=0, expected a whole number from 1 on"),
-        ({"start_timeout": 1.5}, ValueError, r"start_timeout=1\.5, expected"),
+        ({"num_proc": 2.0}, ValueError, r"num_proc=2\.0, expected a whole number"),
+        ({"start_timeout": 0.0}, ValueError, r"start_timeout=0\.0, expected a number of seconds above 0"),
+        ({"start_timeout": float("inf")}, ValueError, "start_timeout=inf, expected"),
+        ({"start_timeout": float("nan")}, ValueError, "start_timeout=nan, expected"),
+        ({"start_timeout": "60"}, ValueError, "start_timeout='60', expected"),
         ({"use_mpi": True}, ValueError, "use_mpi=True, but this build has no MPI"),
-        ({"extra_mpi_args": "-x"}, ValueError, "extra_mpi_args='-x', but"),
         ({"env": {"A": 1}}, TypeError, "env has A=1, expected a text"),
         ({"env": {"A=B": "1"}}, ValueError, "env has 'A=B', expected the name"),
         ({"stdout": "log.txt"}, TypeError, "stdout='log.txt', expected a text file"),

@@ -115,6 +115,9 @@ TEST_CASE("a gathering ends with who has asked for it", "[unit][join]") {
   const Fd asked(ends[0]);
   Fd asker(ends[1]);
   loop::Timer leaves(world.loop.get(), [&] { asker = Fd(); });
+  REQUIRE(::write(asker.get(), "x", 1) == 1);  // that is not its end
+  const Status late = world.gathering->wait(Millis(20), [](const std::string&) {}, asked.get());
+  CHECK(late.code() == StatusCode::kTimeout);
   leaves.start(Millis(1));
   const Status status = world.gathering->wait(Millis(20000), [](const std::string&) {}, asked.get());
   CHECK(status.code() == StatusCode::kAborted);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace hvd;
@@ -10,25 +13,49 @@ using namespace hvd::launcher;
 
 TEST_CASE("requests and verdicts are read as they were written, and nothing else is", "[unit][join]") {
   const Bytes request = encode(JoinRequest{.version = "1.2.3", .name = "n01", .node = "rack1"});
-  CHECK(decode_join_request(request).value().version == "1.2.3");
-  CHECK(decode_join_request(request).value().name == "n01");
-  CHECK(decode_join_request(request).value().node == "rack1");
+  CHECK(decode_join_request(request, "1.2.3").value().version == "1.2.3");
+  CHECK(decode_join_request(request, "1.2.3").value().name == "n01");
+  CHECK(decode_join_request(request, "1.2.3").value().node == "rack1");
   const Bytes verdict = encode(JoinVerdict{.accepted = false, .reason = std::string(2000, 'x')});
   CHECK_FALSE(decode_join_verdict(verdict).value().accepted);
   CHECK(decode_join_verdict(verdict).value().reason == std::string(1024, 'x'));
   CHECK(decode_join_verdict(encode(JoinVerdict{.accepted = true, .reason = ""})).value().accepted);
   for (const Bytes& whole : {request, verdict}) {
     for (std::size_t size = 0; size < whole.size(); size += 7) {
-      CHECK_FALSE(decode_join_request(ByteSpan(whole).first(size)).is_ok());
+      CHECK_FALSE(decode_join_request(ByteSpan(whole).first(size), "1.2.3").is_ok());
       CHECK_FALSE(decode_join_verdict(ByteSpan(whole).first(size)).is_ok());
     }
   }
   Bytes longer = request;
   longer.push_back(0);
-  CHECK_FALSE(decode_join_request(longer).is_ok());
+  CHECK_FALSE(decode_join_request(longer, "1.2.3").is_ok());
   Bytes third = verdict;
   third[0] = 2;
   CHECK_FALSE(decode_join_verdict(third).is_ok());
+}
+
+TEST_CASE("of a request of another version that is read, whatever follows", "[unit][join]") {
+  ByteWriter older;  // without what this version has after the name
+  older.put_string("1.2.2");
+  older.put_string("n01");
+  for (const Bytes& record : {older.take(), encode(JoinRequest{.version = "1.2.4", .name = "", .node = "rack1"})}) {
+    const auto request = decode_join_request(record, "1.2.3");
+    REQUIRE(request.is_ok());
+    CHECK(request.value().version.starts_with("1.2."));
+    CHECK(request.value().name.empty());
+  }
+}
+
+TEST_CASE("the seeds of the fuzz target are requests", "[unit][join]") {
+  for (const auto& [name, node] : {std::pair("request", ""), std::pair("request_with_node", "n01-0123")}) {
+    INFO(name);
+    std::ifstream file(std::string(HVD_TEST_SOURCE_DIR "/../../fuzz/corpus/join/") + name, std::ios::binary);
+    const std::string seed((std::istreambuf_iterator<char>(file)), {});
+    const auto request = decode_join_request(as_bytes(seed), "0.29.0");
+    REQUIRE(request.is_ok());
+    CHECK(request.value().node == node);
+    CHECK(encode(request.value()) == Bytes(seed.begin(), seed.end()));
+  }
 }
 
 TEST_CASE("a host's name is a name, without user and port", "[unit][join]") {

@@ -6,6 +6,8 @@ import importlib
 import io
 import socket
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,74 @@ def test_words_of_the_launcher_are_kept_until_the_job_begins() -> None:
     assert (late.come, late.last) == (1, "2 connections did not have the token, the last from 10.0.0.1")
 
 
+def test_lines_of_others_do_not_end_the_search_for_the_port() -> None:
+    module = importlib.import_module("horovod.spark._launcher_words")
+    preload = "ERROR: ld.so: object 'x.so' from LD_PRELOAD cannot be preloaded: ignored.\n"
+    warning = "a warning\n  of two lines, "  # that does not end its last
+    waits, come = "horovodrun: waits for 2 hosts at 10.0.0.1:4711\n", "horovodrun: 1 of 2 hosts have joined (a)\n"
+    failed = "horovodrun: the job failed: rank 0 on host task-0.n (pid 7) exited with code 3 first\n"
+    text = preload + warning + waits + come + preload + come + "[0]<stderr>:bye\n" + failed
+    for size in (1, 7, len(text)):  # a rank's line and what follows it come in one write, too
+        ports: list[int] = []
+        shown = io.StringIO()
+        words = module.LauncherWords(shown, ports.append, shows_all=False)
+        for start in range(0, len(text), size):
+            words.write(text[start : start + size])
+        assert ports == [4711]
+        assert words.failed_rank == "rank 0 on host task-0.n (pid 7)"
+        assert shown.getvalue() == preload + warning + waits + preload + "[0]<stderr>:bye\n" + failed
+    words.write("50 %")  # of a rank: shown before it ends
+    assert shown.getvalue().endswith("50 %")
+
+
+def test_arguments_of_older_scripts_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = importlib.import_module("horovod.spark._run")
+    jobs: list[Any] = []
+    monkeypatch.setattr(run, "run_spark_job", lambda job, payload: jobs.append(job))
+    two = type("int64", (), {"__index__": lambda self: 2})()  # as of NumPy
+    run.run(len, num_proc=two, start_timeout=60.5, verbose=None)
+    assert (jobs[0].num_proc, jobs[0].start_timeout_s, jobs[0].verbose) == (2, 61, 0)
+    with pytest.warns(UserWarning, match="extra_mpi_args='-x A' is ignored: there is no MPI"):
+        run.run(len, extra_mpi_args="-x A")
+    assert len(jobs) == 2
+
+
+class Plain:
+    """A context and a launcher, with what SparkTasks asks of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.calls.append(name) or self
+
+    def wait(self, timeout: float) -> int:
+        self.calls.append("wait")
+        return 1
+
+
+def test_tasks_that_are_cancelled_do_not_begin_and_an_error_of_ours_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("horovod.spark._spark_tasks")
+    monkeypatch.setattr(module, "InheritableThread", threading.Thread)
+    context = Plain()
+    tasks = module.SparkTasks(context, "group", 2, lambda port: None)
+    tasks.cancel()
+    with tasks:
+        tasks.begin(4711)
+    assert set(context.calls) == {"cancelJobGroup"}
+
+    def broken(port: int) -> Any:
+        raise SystemExit("broken")
+
+    launcher = Plain()
+    tasks = module.SparkTasks(Plain(), "group", 2, broken)
+    tasks.watch(launcher)
+    with tasks:
+        tasks.begin(4711)
+    assert isinstance(tasks.error, SystemExit)
+    assert launcher.calls == ["wait"]
+
+
 def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     address_for_tasks = importlib.import_module("horovod.spark._driver").address_for_tasks
     assert address_for_tasks("127.0.0.1") == ("127.0.0.1", "127.0.0.1")
@@ -82,6 +152,18 @@ def test_the_driver_listens_where_executors_reach_it(monkeypatch: pytest.MonkeyP
 def test_a_node_is_a_host_or_a_container_on_it() -> None:
     node_name = importlib.import_module("horovod.spark._task").node_name
     assert node_name(None) == node_name("") != node_name("container_1") == node_name("container_1")
+
+
+def test_places_of_modules_are_those_of_the_task_wherever_its_rank_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    task = importlib.import_module("horovod.spark._task")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(task, "_files_of_spark", lambda: [".", "./x.zip"])  # as on executors
+    monkeypatch.setattr(task, "_devices_of_task", list)
+    own = {"HOROVOD_SPARK_PYTHONPATH": "mine::/a", "PYTHONPATH": "", "HOROVOD_SPARK_WORK_DIR": "/"}
+    path = task.rank_environment(own, {})["PYTHONPATH"]
+    assert path == f"{tmp_path}/mine:/a:{tmp_path}:{tmp_path}/x.zip"
 
 
 @pytest.mark.parametrize("name", ["keras", "torch", "lightning", "keras.estimator"])
