@@ -154,7 +154,7 @@ class StaticAdapter:
             self._coordinator.register(place.hostname, place.node_id, place.rank)
         numbers = self._coordinator.finalize_registration()
         tls = str(extra.get(_TLS, _env.get(_TLS) or "0"))
-        common = self._coordinator.establish_rendezvous(tls=_env.means_true(tls))
+        common = self._coordinator.establish_rendezvous(tls=_env.says_yes(tls))
         here = ray.get_runtime_context().get_node_id()
         secret_file = common.pop("HOROVOD_SECRET_FILE")
         others = dict.fromkeys(place.node_id for place in self._places if place.node_id != here)

@@ -137,7 +137,8 @@ def _why_late(
 ) -> str:
     """Of tasks that have not called in in time."""
     running = tasks.running()
-    if running >= num_proc:
+    # Those that have ended since make room, and Spark's count is late: so its cores must allow for all, too.
+    if min(running, context.defaultParallelism) >= num_proc:
         reason = (
             f"Spark runs all of them, so they cannot reach the driver at {host} (spark.driver.host; a firewall?), or "
             "have only just begun (start_timeout)"
