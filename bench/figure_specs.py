@@ -259,6 +259,15 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
             logarithmic=True,
         ),
     ),
+    "connections_trial": (
+        Panel(
+            "time, ms",
+            "ms",
+            {"the trial's": "0: the trial's", "1": "1", "4": "4"},
+            labels=("network", "call"),
+            logarithmic=True,
+        ),
+    ),
     "first_alltoall": (Panel("time, ms", "ms", {"first": "first", "second": "second"}),),
     "ring": (RING, replace(RING, title="0.6 ms one way", part=1)),
     "tree": (TREE, replace(TREE, title="0.6 ms one way", part=1)),
