@@ -120,27 +120,7 @@ class RayExecutor:
                 override_discovery,
             )
 
-    @staticmethod
-    def create_settings(
-        timeout_s: float = 30,
-        ssh_identity_file: str | None = None,
-        ssh_str: str | None = None,
-        placement_group_timeout_s: float = 100,
-        nics: Sequence[str] | None = None,
-    ) -> MiniSettings:
-        """The settings of an executor.
-
-        Args:
-            timeout_s: Seconds in which the workers must have started, once there is a place for them.
-            ssh_identity_file: A file for `ssh_str`. Ray starts the workers, so nothing reads it.
-            ssh_str: The text of a private key, written to `ssh_identity_file` with mode 0600 if that does not exist.
-            placement_group_timeout_s: Seconds in which the cluster must have a place for the workers.
-            nics: The network interfaces that all nodes use; None lets each connection go by its route.
-
-        Raises:
-            ValueError: A time that is not a number above 0, `nics` that is one text, `ssh_str` without a file.
-        """
-        return create_settings(timeout_s, ssh_identity_file, ssh_str, placement_group_timeout_s, nics)
+    create_settings = staticmethod(create_settings)
 
     def start(
         self,
