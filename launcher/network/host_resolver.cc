@@ -4,9 +4,11 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -42,8 +44,9 @@ std::vector<std::string> addresses_of_name(const std::string& name) {
 
 }  // namespace
 
-// What the resolver shares with the threads that look up. getaddrinfo may hold them for as long as it likes, so they
-// may outlive it, and touch nothing else.
+// What the resolver shares with the threads that look up. getaddrinfo may hold them for as long as it likes: those may
+// outlive it, and touch nothing else. The others end with it, before anybody hears what was found, so that whatever is
+// started next finds what they took, in every run, where threads or memory are few.
 struct HostResolver::Desk {
   struct Question {
     std::size_t index;
@@ -56,7 +59,8 @@ struct HostResolver::Desk {
   bool add(Question question) HVD_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
     waiting.push_back(std::move(question));
-    if (threads == kMaxThreads) return false;
+    changed.notify_one();
+    if (threads == kMaxThreads || waiting.size() + asking.size() <= threads) return false;
     ++threads;
     return true;
   }
@@ -65,33 +69,45 @@ struct HostResolver::Desk {
     const MutexLock lock(mutex);
     return --threads == 0 ? std::exchange(waiting, {}) : std::deque<Question>();
   }
-  // Nothing when there is no more to look up: the thread that asks ends.
+  // Nothing when there will be no more to look up: the thread that asks ends.
   std::optional<Question> take() HVD_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
-    if (waiting.empty()) {
-      --threads;
-      return std::nullopt;
-    }
+    while (waiting.empty() && !is_closed) changed.wait(mutex);
+    if (waiting.empty()) return std::nullopt;
     Question question = std::move(waiting.front());
     waiting.pop_front();
+    asking.insert(std::this_thread::get_id());
     return question;
   }
   void answer(std::size_t index, ResolvedHost host) HVD_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
+    asking.erase(std::this_thread::get_id());
     if (on_answer) on_answer(index, std::move(host));
   }
-  void close() HVD_EXCLUDES(mutex) {
-    const MutexLock lock(mutex);
-    waiting.clear();
-    on_answer = nullptr;
+  // Nobody hears an answer any more. Returns when all threads have ended but those in getaddrinfo.
+  void close(std::vector<std::jthread>& all) HVD_EXCLUDES(mutex) {
+    {
+      const MutexLock lock(mutex);
+      waiting.clear();
+      on_answer = nullptr;
+      is_closed = true;
+      for (std::jthread& one : all) {
+        if (asking.count(one.get_id()) != 0) one.detach();
+      }
+    }
+    changed.notify_all();
+    all.clear();
   }
   void serve() {
     while (auto question = take()) answer(question->index, {addresses_of_name(question->name), question->by_ssh});
   }
 
   Mutex mutex;
+  std::condition_variable_any changed;
   std::deque<Question> waiting HVD_GUARDED_BY(mutex);
+  std::set<std::thread::id> asking HVD_GUARDED_BY(mutex);
   std::size_t threads HVD_GUARDED_BY(mutex) = 0;
+  bool is_closed HVD_GUARDED_BY(mutex) = false;
   Answer on_answer HVD_GUARDED_BY(mutex);
 };
 
@@ -113,7 +129,7 @@ HostResolver::HostResolver(MainLoop& loop, std::vector<std::string> names, std::
   };
 }
 
-HostResolver::~HostResolver() { desk_->close(); }
+HostResolver::~HostResolver() { desk_->close(threads_); }
 
 void HostResolver::start() {
   deadline_.start(patience_);
@@ -123,7 +139,7 @@ void HostResolver::start() {
 void HostResolver::look_up(std::size_t index, const std::string& name, bool by_ssh) {
   if (!desk_->add({.index = index, .name = name, .by_ssh = by_ssh})) return;
   try {
-    start_thread("hvd-lookup", [desk = desk_](const std::stop_token&) { desk->serve(); }).detach();
+    threads_.push_back(start_thread("hvd-lookup", [desk = desk_](const std::stop_token&) { desk->serve(); }));
   } catch (const std::system_error& error) {
     for (const Desk::Question& question : desk_->thread_failed()) {
       std::fprintf(stderr, "horovodrun: the name %s is not looked up: no thread for it: %s\n", question.name.c_str(),
@@ -171,7 +187,7 @@ void HostResolver::finished(std::size_t index, ResolvedHost host) {
 void HostResolver::done() {
   HVD_FAILPOINT("hosts.found");
   deadline_.stop();
-  desk_->close();
+  desk_->close(threads_);
   for (std::size_t i = 0; i < names_.size(); ++i) {
     // A small container may have no /etc/hosts: this name means the same without it.
     if (names_[i] == "localhost" && found_[i].addresses.empty()) found_[i].addresses = {"127.0.0.1", "::1"};

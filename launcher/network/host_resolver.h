@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "launcher/network/network_plan.h"
@@ -46,6 +47,7 @@ class HostResolver {
   MainLoop& loop_;
   Mailbox answers_;
   const std::shared_ptr<Desk> desk_;
+  std::vector<std::jthread> threads_;  // that look up
   std::vector<std::string> names_;
   std::string ssh_program_;
   OnDone on_done_;

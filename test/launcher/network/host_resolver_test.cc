@@ -1,11 +1,61 @@
 #include "launcher/network/host_resolver.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+
+#include "runtime/base/thread.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
+
+namespace {
+
+// While it lives, threads get stacks of this size.
+class StackSize {
+ public:
+  explicit StackSize(std::size_t bytes) {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t attributes = usual_;
+    pthread_attr_setstacksize(&attributes, bytes);
+    is_set_ = pthread_setattr_default_np(&attributes) == 0;
+  }
+  ~StackSize() { pthread_setattr_default_np(&usual_); }
+  StackSize(const StackSize&) = delete;
+  StackSize& operator=(const StackSize&) = delete;
+  bool is_set() const { return is_set_; }
+
+ private:
+  pthread_attr_t usual_;
+  bool is_set_;
+};
+
+// While it lives, this process gets no more than so much further address space.
+class FurtherMemory {
+ public:
+  explicit FurtherMemory(std::size_t bytes) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &usual_);
+    const rlimit less = {pages * static_cast<std::size_t>(getpagesize()) + bytes, usual_.rlim_max};
+    setrlimit(RLIMIT_AS, &less);
+  }
+  ~FurtherMemory() { setrlimit(RLIMIT_AS, &usual_); }
+  FurtherMemory(const FurtherMemory&) = delete;
+  FurtherMemory& operator=(const FurtherMemory&) = delete;
+
+ private:
+  rlimit usual_;
+};
+
+}  // namespace
 
 TEST_CASE("many names are looked up at once, and come back in their order", "[job]") {
   MainLoop loop;
@@ -50,16 +100,37 @@ TEST_CASE("names that no thread is there for are not found, and the launcher goe
                           found = std::move(hosts);
                           loop.stop();
                         });
-  pthread_attr_t usual;
-  pthread_getattr_default_np(&usual);
-  pthread_attr_t attributes = usual;
-  pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // no address space is left for such a stack
-  REQUIRE(pthread_setattr_default_np(&attributes) == 0);
-  resolver.start();
-  pthread_setattr_default_np(&usual);
+  {
+    const StackSize too_large(std::size_t{1} << 47);  // no address space is left for such a stack
+    REQUIRE(too_large.is_set());
+    resolver.start();
+  }
   loop.run();
   REQUIRE(found.size() == 3);
   CHECK(found[0].addresses.empty());
   CHECK(found[1].addresses.front() == "127.0.0.1");
   CHECK(found[2].addresses.empty());
+}
+
+TEST_CASE("threads that have looked up have given back their stacks when the answer is heard", "[job]") {
+  constexpr std::size_t kStack = 1UL << 30;
+  constexpr std::size_t kThreads = 4;
+  const StackSize stacks(kStack);
+  REQUIRE(stacks.is_set());
+  for (int i = 0; i < 50; ++i) {
+    MainLoop loop;
+    std::optional<FurtherMemory> room;
+    HostResolver resolver(loop, std::vector<std::string>(kThreads, "localhost"), "", Millis(20000),
+                          [&](const std::vector<ResolvedHost>& hosts) {
+                            for (const ResolvedHost& host : hosts) CHECK_FALSE(host.addresses.empty());
+                            std::vector<std::jthread> next;
+                            CHECK_NOTHROW(std::generate_n(std::back_inserter(next), kThreads, [] {
+                              return start_thread("next", [](const std::stop_token&) {});
+                            }));
+                            loop.stop();
+                          });
+    room.emplace(kThreads * kStack + kStack / 2);  // the half: for what malloc takes for each thread
+    resolver.start();
+    loop.run();
+  }
 }
