@@ -33,7 +33,7 @@ enum class FlagExport {
 };
 
 // What a flag needs that may not be there; its use is then announced once (notices.h).
-enum class Feature { kBuilt, kAutotune, kGpu, kMpi };
+enum class Feature { kBuilt, kGpu, kMpi };
 
 // clang-format off
 enum class HelpSection {

@@ -19,7 +19,6 @@ struct FeatureText {
 
 constexpr FeatureText kTexts[] = {
     {Feature::kMpi, "this Horovod has no MPI; ignored, the job runs over Gloo"},
-    {Feature::kAutotune, "autotuning is not built yet; no effect"},
     {Feature::kGpu, "a process set has one stream on a GPU; no effect"},
 };
 

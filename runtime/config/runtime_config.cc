@@ -284,6 +284,7 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   }
   set_progress_limit(env, config);
   find_local_numbers(env, config);
+  config.fusion_threshold_is_chosen = is_set(env, Option::kFusionThreshold);
   config.nccl_shares_gpu = env.get("NCCL_MULTI_RANK_GPU_ENABLE").value_or("0") != "0";
   HVD_RETURN_IF_ERROR(take_starters_place(env, config));
   HVD_RETURN_IF_ERROR(check_consistency(config));

@@ -55,6 +55,7 @@ struct RuntimeConfig {
 
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;                          // bytes; 0: no fusion
+  bool fusion_threshold_is_chosen = false;                              // by the user
   std::optional<std::chrono::duration<double, std::milli>> cycle_time;  // unset: no batching delay
   std::int64_t idle_output_bytes = 1'073'741'824;                       // memory kept for the results to come
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
@@ -67,6 +68,14 @@ struct RuntimeConfig {
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
   std::optional<bool> hierarchical_allgather;  // the same
   bool torus_allreduce = false;                // allreduces as if hierarchical_allreduce were set, but for Adasum
+
+  // Looks for better values of fusion_threshold and cycle_time, unless the user has chosen them.
+  bool autotune = false;
+  std::string autotune_log;  // "": none
+  int autotune_warmup_samples = 3;
+  int autotune_steps_per_sample = 10;
+  int autotune_max_samples = 20;
+  double autotune_noise = 0.8;
 
   // What the user sees.
   bool stall_check_disable = false;

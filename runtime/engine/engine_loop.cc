@@ -60,6 +60,11 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, Smal
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
+    if (options_.autotuning) {
+      autotuning_.emplace(*options_.autotuning, [this](const autotune::Batching& batching) {
+        coordinator_->set_batching(batching.threshold, batching.delay);
+      });
+    }
   } else {
     relay_.emplace(tree(), own_rank(), *worker_.sets());
   }
@@ -227,6 +232,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
   trace_decision(output.value());
+  if (autotuning_) autotuning_->watch(output.value().ready, run_time());
   executor_.execute(output.value());
   if (output.value().stop) stop(*output.value().stop);
   for (const auto& failed : output.value().failed) table_.complete(failed.operation, failed.status);

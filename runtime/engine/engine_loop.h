@@ -11,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/event.h"
 #include "runtime/base/page_pool.h"
+#include "runtime/engine/engine_options.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/progress_watch.h"
@@ -26,13 +27,6 @@
 #include "runtime/transport/control/control_links.h"
 
 namespace hvd::engine {
-
-struct EngineOptions {
-  negotiation::CoordinatorOptions coordinator;  // rank 0; the others use its size and limits of time
-  negotiation::WorkerOptions worker;
-  std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
-  std::optional<int> core;          // for the engine's thread, and so for its lanes, which it starts
-};
 
 // The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the
 // control links, the negotiation state and the executor, and it never blocks; everything that arrives makes it `pump`.
@@ -125,6 +119,7 @@ class EngineLoop final : public transport::ControlHandler {
   negotiation::Worker worker_;
   std::optional<negotiation::Coordinator> coordinator_;  // rank 0
   std::optional<negotiation::Relay> relay_;              // all others
+  std::optional<Autotuning> autotuning_;                 // rank 0, where that is asked for
   negotiation::DecisionRouter router_;
   Executor executor_;
   recorder::FlightRecorder& recorder_;

@@ -15,7 +15,6 @@
 #include "runtime/engine/device_memory.h"
 #include "runtime/engine/engine_loop.h"
 #include "runtime/engine/network.h"
-#include "runtime/fusion/fusion_planner.h"
 
 // The composition root of a rank: the only place that names concrete parts and connects them.
 namespace hvd {
@@ -32,30 +31,6 @@ std::shared_ptr<PagePool> make_pages(const config::RuntimeConfig& config) {
   PagePool::Limits limits;
   limits.idle_bytes = static_cast<std::size_t>(config.idle_output_bytes);
   return PagePool::make(limits);
-}
-
-engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const topology::Membership& membership,
-                                          std::shared_ptr<PagePool> pages) {
-  engine::EngineOptions options;
-  options.pages = std::move(pages);
-  options.coordinator.tree = topology::TreePlan(membership.size());
-  options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
-  options.coordinator.limits.threshold = fusion::round_threshold(
-      static_cast<std::uint64_t>(config.fusion_threshold), static_cast<int>(membership.hosts().ranks_on(0).size()),
-      membership.numbers().is_homogeneous);
-  options.coordinator.limits.groups_only = config.disable_group_fusion;
-  if (config.cycle_time) {
-    options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
-  }
-  options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time,
-                               config.no_progress_limit};
-  const auto place = static_cast<std::size_t>(membership.numbers().local_rank);
-  if (place < config.thread_affinity.size()) options.core = config.thread_affinity[place];
-  options.worker.rank = membership.rank();
-  options.worker.cached_wait_limit =
-      config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);
-  if (config.deterministic) options.worker.max_members_in_tree = 2;
-  return options;
 }
 
 class SessionImpl final : public Session {
@@ -75,7 +50,7 @@ class SessionImpl final : public Session {
                                           [this](const std::string& why) { engine_.fail(why); }})),
         set_changes_(membership_.size()),
         engine_(
-            make_engine_options(config, membership_, pages_), table_, *small_, set_changes_, recorder_,
+            engine::make_engine_options(config, membership_, pages_), table_, *small_, set_changes_, recorder_,
             [this](const topology::ProcessSet& set) { return make_backends(set); },
             [this](const wire::Stop& reason) { on_stop(reason); }) {}
 

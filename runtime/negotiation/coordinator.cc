@@ -118,6 +118,13 @@ void Coordinator::on_batch_done(std::int32_t process_set) {
   impl_->reschedule();
 }
 
+void Coordinator::set_batching(std::uint64_t threshold, std::chrono::microseconds delay) {
+  impl_->options.limits.threshold = threshold;
+  impl_->options.batching_delay = delay;
+  for (const auto& [id, set] : impl_->sets) impl_->touch(id)->set_delay(delay);
+  impl_->reschedule();
+}
+
 std::optional<wire::Decision> Coordinator::step(TimePoint now) { return impl_->step(now); }
 std::vector<Note> Coordinator::take_notes() { return std::exchange(impl_->notes, {}); }
 std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next_deadline(); }

@@ -55,6 +55,8 @@ class Coordinator {
   // A release has run to its end on rank 0: all that one decision holds of that set. To be called once for each
   // decision and each set in WorkerOutput::released of rank 0.
   void on_batch_done(std::int32_t process_set);
+  // What is ready from now on is collected into batches so. Cached and running tensors are not touched.
+  void set_batching(std::uint64_t threshold, std::chrono::microseconds delay);
   // Something is ready that step() has not released: it waits for others to fuse with, or for on_batch_done().
   bool has_ready() const;
 

@@ -82,6 +82,7 @@ class SetNegotiation {
   // The bit's parameters changed, or it waits for too long. False when it is not live or already ready.
   bool evict(wire::CacheBit bit);
   void on_batch_done();
+  void set_delay(std::chrono::microseconds delay) { delay_ = delay; }
 
   // Appends what may leave at `now` to `items`, as many as `room` bytes and kMaxItems allow. `flush`: without the limit
   // of releases in flight and without delay. Bits are numbered from `next_bit`, which it advances.

@@ -28,6 +28,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/topology": [],
     "runtime/negotiation": [*NEGOTIATION_CORE, "runtime/collectives/kernels"],
     "runtime/fusion": ["runtime/wire"],
+    "runtime/autotune": [],
     "runtime/transport": ["runtime/transport/*", "runtime/crypto", "runtime/loop", "runtime/tls"],
     "runtime/transport/net": ["runtime/tls"],
     "runtime/transport/auth": ["runtime/transport/net", "runtime/admission", "runtime/crypto", "runtime/loop", "runtime/tls"],
@@ -41,7 +42,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/collectives/nccl": ["runtime/collectives", "runtime/collectives/kernels", "runtime/collectives/cuda"],
     "runtime/recorder": [],
     "runtime/engine": [
-        *NEGOTIATION_CORE, "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/transport/*", "runtime/collectives",
+        *NEGOTIATION_CORE, "runtime/autotune", "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/transport/*", "runtime/collectives",
         "runtime/collectives/kernels", "runtime/collectives/cuda", "runtime/collectives/nccl", "runtime/collectives/gloo",
         "runtime/collectives/shm", "runtime/recorder",
         "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client",

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,18 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace hvd::test {
+#include "test/support/temp_folder.h"
 
-// For the files of a test, while it lives.
-struct TraceFolder {
-  TraceFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "hvd-timeline-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~TraceFolder() { std::filesystem::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-  std::filesystem::path path;
-};
+namespace hvd::test {
 
 // A timeline as a viewer reads it.
 class TraceReader {

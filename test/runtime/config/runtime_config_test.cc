@@ -200,16 +200,34 @@ TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[un
 TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing",
           "[unit][config]") {
   const MapEnv::Map asked = {{"HOROVOD_DISABLE_NVTX_RANGES", "1"},
-                             {"HOROVOD_AUTOTUNE", "yes"},
-                             {"HOROVOD_AUTOTUNE_LOG", ""},
                              {"HOROVOD_ELASTIC", "0"},
                              {"HOROVOD_BATCH_D2D_MEMCOPIES", "true"},
                              {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
   CHECK(load(asked).value().warnings ==
-        std::vector<std::string>{"HOROVOD_DISABLE_NVTX_RANGES: no effect, because this Horovod has no NVTX ranges",
-                                 "HOROVOD_AUTOTUNE: no effect, because this Horovod has no autotuning"});
-  CHECK(load(with(kRank3of4, "HOROVOD_AUTOTUNE", "1")).value().warnings.empty());
-  CHECK_FALSE(load({{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "7"}}).is_ok());  // checked all the same
+        std::vector<std::string>{"HOROVOD_DISABLE_NVTX_RANGES: no effect, because this Horovod has no NVTX ranges"});
+  CHECK(load(with(kRank3of4, "HOROVOD_DISABLE_NVTX_RANGES", "1")).value().warnings.empty());
+  CHECK_FALSE(load({{"HOROVOD_NUM_NCCL_STREAMS", "257"}}).is_ok());  // checked all the same
+}
+
+TEST_CASE("Autotuning is off, and what it may change is what nobody has set", "[unit][config]") {
+  CHECK_FALSE(load({}).value().autotune);
+  CHECK_FALSE(load({}).value().fusion_threshold_is_chosen);
+  const RuntimeConfig config = load({{"HOROVOD_AUTOTUNE", "yes"},
+                                     {"HOROVOD_AUTOTUNE_LOG", "a.csv"},
+                                     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1"},
+                                     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "2"},
+                                     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "3"},
+                                     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.25"},
+                                     {"HOROVOD_FUSION_THRESHOLD", "134217728"}})
+                                   .value();
+  CHECK(config.autotune);
+  CHECK(config.autotune_log == "a.csv");
+  CHECK(config.autotune_warmup_samples == 1);
+  CHECK(config.autotune_steps_per_sample == 2);
+  CHECK(config.autotune_max_samples == 3);
+  CHECK(config.autotune_noise == 0.25);
+  CHECK(config.fusion_threshold_is_chosen);  // the default's value, but somebody's own
+  CHECK_FALSE(load({{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "7"}}).is_ok());
 }
 
 }  // namespace hvd::config

@@ -399,7 +399,7 @@ TEST_CASE("Small tensors in random company come out right on every rank", "[mult
   const int size = GENERATE(2, 3, 4);
   const unsigned seed = GENERATE(1U, 2U, 3U);
   INFO("seed " << seed);
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(size);
   Problems problems;
   std::atomic<int> calls{0};

@@ -45,7 +45,7 @@ std::vector<Line> uses(const Line& line, std::vector<std::set<std::string>>& ran
 
 TEST_CASE("A timeline shows each use of a tensor, cached or not, with every rank", "[multi][engine]") {
   const int size = GENERATE(1, 2, 3);
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(size);
   Problems problems;
   run(
@@ -73,7 +73,7 @@ TEST_CASE("A timeline shows each use of a tensor, cached or not, with every rank
 
 TEST_CASE("A timeline shows the ranks for which others speak, of cached tensors and of others", "[multi][engine]") {
   constexpr int kSize = 12;  // more than the root has children
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(kSize);
   Problems problems;
   run(
@@ -96,7 +96,7 @@ TEST_CASE("A timeline shows the ranks for which others speak, of cached tensors 
 
 TEST_CASE("A timeline shows every kind of operation, and what a group is packed into", "[multi][engine]") {
   const bool has_shm = GENERATE(false, true);
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(2);
   Problems problems;
   std::barrier all(2);
@@ -171,7 +171,7 @@ TEST_CASE("A timeline shows every kind of operation, and what a group is packed 
 }
 
 TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][engine]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(2);
   Problems problems;
   run(
@@ -192,7 +192,7 @@ TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][eng
 }
 
 TEST_CASE("A timeline names what goes host by host", "[multi][engine]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(4);
   Problems problems;
   run(
@@ -207,7 +207,7 @@ TEST_CASE("A timeline names what goes host by host", "[multi][engine]") {
 }
 
 TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(3);
   Problems problems;
   std::barrier all(3);
@@ -241,7 +241,7 @@ TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]"
 }
 
 TEST_CASE("After a timeline tensors are exchanged in shared memory again", "[multi][engine]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   JobFixture job(2);
   Problems problems;
   std::barrier all(2);

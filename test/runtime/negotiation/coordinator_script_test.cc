@@ -100,6 +100,7 @@ class Script {
     if (c.name == "step") return step(c);
     if (c.name == "deadline") return deadline();
     if (c.name == "done") return coordinator_->on_batch_done(static_cast<std::int32_t>(c.number("set", 0))), "";
+    if (c.name == "batching") return batching(c);
     if (c.name == "lost")
       return coordinator_->on_rank_lost(static_cast<int>(c.number("rank", 0)), c.text("why", "")), "";
     return report(c);
@@ -119,6 +120,13 @@ class Script {
     options.stall.shutdown_time = Millis(c.number("stall_shutdown", 0));
     options.stall.no_progress = Millis(c.number("no_progress", 300000));
     coordinator_ = std::make_unique<Coordinator>(options);
+    threshold_ = options.limits.threshold;
+    return "";
+  }
+
+  // batching threshold=bytes delay=ms
+  std::string batching(const GoldenCommand& c) {
+    coordinator_->set_batching(static_cast<std::uint64_t>(c.number("threshold", 1024)), Millis(c.number("delay", 0)));
     return "";
   }
 
@@ -127,7 +135,9 @@ class Script {
     now_ = start_ + Millis(c.number("t", std::chrono::duration_cast<Millis>(now_ - start_).count()));
     std::string text;
     while (const auto decision = coordinator_->step(now_)) {
-      text += "decision " + std::to_string(decision->sequence) + "\n";
+      text += "decision " + std::to_string(decision->sequence);
+      const std::uint64_t threshold = decision->limits.threshold;
+      text += threshold == threshold_ ? "\n" : " threshold=" + std::to_string(threshold) + "\n";
       for (const auto& item : decision->items) text += std::visit(ItemPrinter{}, item);
       if (decision->stop)
         text +=
@@ -210,6 +220,7 @@ class Script {
   const TimePoint start_{std::chrono::hours(1)};
   TimePoint now_ = start_;
   std::unique_ptr<Coordinator> coordinator_;
+  std::uint64_t threshold_ = 0;  // of the job
 };
 
 TEST_CASE("Coordinator follows its golden scripts", "[unit][negotiation]") {

@@ -53,7 +53,7 @@ bool has(const std::string& file, const std::string& name) {
 }  // namespace
 
 TEST_CASE("A timeline is in its file when stop() returns; there may be one after another", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   run_once(timeline, "before");
   for (const bool mark_cycles : {false, true}) {
@@ -78,7 +78,7 @@ TEST_CASE("A timeline is in its file when stop() returns; there may be one after
 }
 
 TEST_CASE("To start a timeline where it is written already changes nothing", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   timeline.start(folder / "a", false);
   run_once(timeline, "x");
@@ -92,7 +92,7 @@ TEST_CASE("To start a timeline where it is written already changes nothing", "[u
 }
 
 TEST_CASE("A timeline that cannot be written is an error in the log, and the next one may be", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   const std::vector<std::string> files = {folder / "missing/t.json", folder.path.string(), "/dev/full"};
   for (const std::string& file : files) {
@@ -108,7 +108,7 @@ TEST_CASE("A timeline that cannot be written is an error in the log, and the nex
 }
 
 TEST_CASE("The file is complete JSON while it is written", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   timeline.start(folder / "a", false);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -120,7 +120,7 @@ TEST_CASE("The file is complete JSON while it is written", "[unit][recorder]") {
 }
 
 TEST_CASE("On a disk that is full the timeline ends as complete JSON", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   CapturedLog log;
   {
@@ -140,7 +140,7 @@ TEST_CASE("On a disk that is full the timeline ends as complete JSON", "[unit][r
 }
 
 TEST_CASE("Events are in the order of their times, whichever threads see them", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   timeline.start(folder / "a", false);
   std::vector<std::jthread> threads;
@@ -165,7 +165,7 @@ TEST_CASE("Events are in the order of their times, whichever threads see them", 
 }
 
 TEST_CASE("Events that nobody writes down in time are counted in the file", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline(0);
   timeline.start(folder / "a", false);
   run_once(timeline, "x");
@@ -176,7 +176,7 @@ TEST_CASE("Events that nobody writes down in time are counted in the file", "[un
 }
 
 TEST_CASE("Threads may see events while a timeline starts and stops", "[unit][recorder]") {
-  const TraceFolder folder;
+  const TempFolder folder;
   Timeline timeline;
   std::atomic<bool> over{false};
   std::vector<std::jthread> threads;

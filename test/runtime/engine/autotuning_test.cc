@@ -1,0 +1,142 @@
+// Autotuning in real sessions: rank 0 tries other ways to make batches while all ranks go on, and writes what it finds.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "test/runtime/engine/job_support.h"
+#include "test/support/captured_log.h"
+#include "test/support/temp_folder.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+constexpr std::size_t kElements = 8 << 10;  // above what callers exchange without a decision
+
+// A step of six tensors, which fuse, or not, as batching says.
+void step(Session& session, Problems& problems) {
+  std::vector<std::vector<float>> tensors(6, std::vector<float>(kElements, 1.0F));
+  std::vector<Result<HandlePtr>> handles;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    handles.push_back(session.enqueue(allreduce("gradient." + std::to_string(i), tensors[i])));
+  }
+  for (const auto& handle : handles) problems.expect_ok(wait(handle), "a gradient");
+  const std::vector<float> sum(kElements, static_cast<float>(session.topology().size));
+  problems.expect(std::ranges::all_of(tensors, [&](const auto& each) { return each == sum; }), "a wrong sum");
+}
+
+struct LogLine {
+  std::vector<std::string> options;
+  double delay = 0;
+  double threshold = 0;
+  double score = 0;
+};
+
+LogLine parse_line(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  REQUIRE(words.size() == 7);
+  return {{words.begin(), words.begin() + 4}, std::stod(words[4]), std::stod(words[5]), std::stod(words[6])};
+}
+
+// The lines behind the header.
+std::vector<LogLine> read_log(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text);
+  CHECK(text ==
+        "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
+        "tensor_fusion_threshold,score");
+  std::vector<LogLine> lines;
+  while (std::getline(file, text)) lines.push_back(parse_line(text));
+  return lines;
+}
+
+// Scores of five samples of one step each.
+void tune(config::RuntimeConfig& config, const std::string& log, int scores) {
+  config.autotune = true;
+  config.autotune_log = log;
+  config.autotune_warmup_samples = 1;
+  config.autotune_steps_per_sample = 1;
+  config.autotune_max_samples = scores;
+}
+
+}  // namespace
+
+TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried and what is best", "[multi][engine]") {
+  const int size = GENERATE(1, 2, 3);
+  const TempFolder folder;
+  const std::string log = folder / "tune.csv";
+  JobFixture job(size);
+  Problems problems;
+  constexpr int kScores = 6;
+  constexpr int kSteps = 1 + 5 * kScores + 10 + 5;  // what is thrown away, the search, both in turns, and some behind
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < kSteps; ++i) step(session, problems);
+      },
+      [&](config::RuntimeConfig& config) { tune(config, log, kScores); });
+  const std::vector<LogLine> lines = read_log(log);
+  REQUIRE(lines.size() == kScores + 1);
+  std::set<std::pair<double, double>> tried;
+  for (std::size_t i = 0; i < kScores; ++i) {
+    tried.insert({lines[i].delay, lines[i].threshold});
+    CHECK(lines[i].score > 0);
+    CHECK(lines[i].options == std::vector<std::string>{"0", "0", "0", "1"});
+  }
+  CHECK(tried.size() == kScores);
+  CHECK(lines.front().delay == 0);
+  CHECK(lines.front().threshold == Approx(128).epsilon(0.001));  // rounded for three ranks
+  CHECK(lines.back().score > 0);
+  const auto best = std::max_element(lines.begin(), lines.end() - 1,
+                                     [](const LogLine& a, const LogLine& b) { return a.score < b.score; });
+  // The best of them, or what it was no better than in turns.
+  const auto is = [&](const LogLine& line) {
+    return line.delay == lines.back().delay && line.threshold == lines.back().threshold;
+  };
+  CHECK((is(*best) || is(lines.front())));
+}
+
+TEST_CASE("What the user has set is not tuned", "[multi][engine]") {
+  const bool fixes_delay = GENERATE(false, true);
+  const TempFolder folder;
+  const std::string log = folder / "tune.csv";
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < 1 + 5 * 3 + 10 + 1; ++i) step(session, problems);
+      },
+      [&](config::RuntimeConfig& config) {
+        tune(config, log, 3);
+        config.fusion_threshold = 64 << 10;
+        config.fusion_threshold_is_chosen = true;
+        if (fixes_delay) config.cycle_time = std::chrono::duration<double, std::milli>(0.25);
+      });
+  const std::vector<LogLine> lines = read_log(log);
+  REQUIRE(lines.size() == (fixes_delay ? 0 : 4));  // there is nothing to tune then
+  for (const LogLine& line : lines) CHECK(line.threshold == 64.0 / 1024);
+}
+
+TEST_CASE("A job whose log of tuning cannot be written says so, and tunes", "[multi][engine]") {
+  const CapturedLog log;
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < 1 + 5 * 2 + 10 + 1; ++i) step(session, problems);
+      },
+      [&](config::RuntimeConfig& config) {
+        tune(config, "/nowhere/at/all.csv", 2);
+        config.log_level = LogLevel::kWarning;
+      });
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /nowhere/at/all.csv: No such file or directory") == 1);
+  CHECK(log.count("Autotuning has ended") == 1);
+}
