@@ -12,12 +12,12 @@ import horovod.torch as hvd
 
 hvd.init()
 model = torch.nn.Sequential(*[torch.nn.Linear(100, 100) for _ in range(4)])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 for step in range(40):
     optimizer.zero_grad()
-    model(torch.randn(2, 100)).sum().backward()
+    model(torch.randn(2, 100)).square().mean().backward()
     optimizer.step()
 weights = hvd.allgather(torch.stack([p.sum() for p in model.parameters()])[None])
 assert (weights == weights[0]).all(), weights
