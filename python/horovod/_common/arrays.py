@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horovod._common.array_types import CoreOutput, reducible_code, transferable
 from horovod._common.calls import CPU, Call
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
@@ -20,51 +21,10 @@ from horovod.common.exceptions import HorovodInternalError
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-__all__ = ["ArrayCollectives", "reducible_code"]
+__all__ = ["ArrayCollectives"]
 
 _Reduction = tuple[int, float, float, int]  # op, prescale, postscale, id of the process set
 Array = Any  # np.ndarray; its element types vary
-
-_CODES = {
-    "uint8": core.DTYPE_UINT8,
-    "int8": core.DTYPE_INT8,
-    "uint16": core.DTYPE_UINT16,
-    "int16": core.DTYPE_INT16,
-    "int32": core.DTYPE_INT32,
-    "int64": core.DTYPE_INT64,
-    "float16": core.DTYPE_FLOAT16,
-    "float32": core.DTYPE_FLOAT32,
-    "float64": core.DTYPE_FLOAT64,
-    "bool": core.DTYPE_BOOL,
-    "bfloat16": core.DTYPE_BFLOAT16,  # of the package ml_dtypes
-}
-_REDUCIBLE = [name for name in _CODES if name != "uint16"]
-
-
-def reducible_code(array: Array, op: int, caller: str) -> int:
-    """The core's code of the array's type. ValueError for types that cannot be reduced."""
-    name = array.dtype.name
-    if name not in _REDUCIBLE:
-        raise ValueError(f"{caller}: type {name} is not supported; supported are {', '.join(_REDUCIBLE)}")
-    if name == "bool" and op not in (core.REDUCE_MIN, core.REDUCE_MAX):
-        raise ValueError(f"{caller}: type bool is not supported with this op; use an integer type")
-    return _CODES[name]
-
-
-def _transferable(array: Array) -> tuple[Array, int]:
-    """An array of a type that both the core and numpy's DLPack know, over the same memory, and the type's code.
-
-    Others travel as integers of their size, or with a last dimension of bytes.
-    """
-    name = array.dtype.name
-    if name == "bfloat16":
-        return array.view(np.uint16), core.DTYPE_UINT16
-    if name == "bool":
-        return array.view(np.uint8), core.DTYPE_UINT8
-    if name in _CODES:
-        return array, _CODES[name]
-    return array.reshape((*array.shape, 1)).view(np.uint8), core.DTYPE_UINT8
-
 
 _ALLREDUCE = Call(core.OP_ALLREDUCE, "allreduce")
 
@@ -103,17 +63,27 @@ def _run(submissions: Iterable[Sequence[Handle]]) -> None:
     _wait_for(started)
 
 
-class CoreOutput:
-    """A result in memory that the core allocated, in the form that numpy.from_dlpack() takes."""
+def _rows_to_send(array: Array, caller: str, purpose: str) -> tuple[Array, int]:
+    """A contiguous array with rows, in a type that the core can move, and the type's code."""
+    if array.ndim == 0:
+        raise ValueError(f"{caller}: a value without dimensions has no rows to {purpose}")
+    return transferable(np.require(array, requirements="C"))
 
-    def __init__(self, native: Handle) -> None:
-        self._native = native
 
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._native.output_dlpack()
+def _rows_to_scatter(array: Array, op: int, caller: str) -> tuple[Array, int]:
+    """A contiguous array with rows that can be reduced, and its type's code."""
+    if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
+        raise HorovodInternalError(f"{caller}: the only ops are Average and Sum, got op={op!r}")
+    if array.ndim == 0:
+        raise ValueError(f"{caller}: a value without dimensions has no rows to scatter")
+    code = reducible_code(array, op, caller)
+    return np.require(array, requirements="C"), code
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+
+def _received(native: Handle, array: Array) -> tuple[Array, list[int]]:
+    """The rows that a finished operation has brought, in the type of `array`, and how many came from each rank."""
+    made, rows = np.from_dlpack(CoreOutput(native)), native.received_splits()
+    return made.view(array.dtype).reshape(sum(rows), *array.shape[1:]), rows
 
 
 class ArrayCollectives:
@@ -165,17 +135,12 @@ class ArrayCollectives:
         self, groups: Mapping[str, Sequence[Array]], op: int, prescale: float, postscale: float, process_set_id: int
     ) -> None:
         """The same for groups of arrays, by name: one is reduced only when all of it is ready on all ranks."""
+        call, reduction = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, process_set_id)
         tensors = {
-            name: [_tensor(array, reducible_code(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
+            name: [(array, reducible_code(array, op, "grouped_allreduce")) for array in arrays]
             for name, arrays in groups.items()
         }
-        call, reduction = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, process_set_id)
-
-        def start(name: str) -> list[Handle]:
-            named = call.named(f"grouped_allreduce.{name}")
-            return core.enqueue_group(named, tensors[name], reduction, list(groups[name])).handles()
-
-        _run(map(start, groups))
+        _run(self._start_group(call, name, reduction, tensors[name], in_place=True) for name in groups)
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, process_set_id: int = 0
@@ -183,23 +148,38 @@ class ArrayCollectives:
         """Overwrites contiguous arrays of any type with those of global rank `root_rank`."""
         call = Call(core.OP_BROADCAST, "broadcast", root_rank)
         _run(
-            [self._start(call, name, _no_reduction(process_set_id), *_transferable(array))]
+            [self._start(call, name, _no_reduction(process_set_id), *transferable(array))]
             for array, name in zip(arrays, names, strict=True)
         )
 
+    def _start_group(
+        self, call: Call, name: str, reduction: _Reduction, tensors: Sequence[tuple[Array, int]], in_place: bool
+    ) -> list[Handle]:
+        """Submits arrays, with the codes of their types, of which none goes before all are ready on all ranks."""
+        made = [_tensor(array, code, in_place) for array, code in tensors]
+        named = call.named(f"{call.prefix}.{name}")
+        return core.enqueue_group(named, made, reduction, [array for array, _ in tensors]).handles()
+
     def allgather_with_rows(self, array: Array, name: str | None, process_set_id: int = 0) -> tuple[Array, list[int]]:
         """The rows of all ranks, in rank order, and how many each has; nothing else may differ between ranks."""
-        if array.ndim == 0:
-            raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
-        sent, code = _transferable(np.require(array, requirements="C"))
         call = Call(core.OP_ALLGATHER, "allgather")
+        sent, code = _rows_to_send(array, "allgather", "gather; pass a list of one")
         native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        gathered, rows = np.from_dlpack(CoreOutput(native)), native.received_splits()
-        return gathered.view(array.dtype).reshape(sum(rows), *array.shape[1:]), rows
+        return _received(native, array)
+
+    def grouped_allgather_with_rows(
+        self, arrays: Sequence[Array], name: str, process_set_id: int
+    ) -> list[tuple[Array, list[int]]]:
+        """The same for several arrays together."""
+        call = Call(core.OP_ALLGATHER, "grouped_allgather")
+        sent = [_rows_to_send(array, "grouped_allgather", "gather; pass lists of one") for array in arrays]
+        started = self._start_group(call, name, _no_reduction(process_set_id), sent, in_place=False)
+        _wait_for(started)
+        return [_received(native, array) for native, array in zip(started, arrays, strict=True)]
 
     def allgather(self, array: Array, name: str | None, process_set_id: int = 0) -> Array:
-        """The same without the numbers."""
+        """The rows without the numbers."""
         return self.allgather_with_rows(array, name, process_set_id)[0]
 
     def alltoall(
@@ -209,14 +189,11 @@ class ArrayCollectives:
 
         Returns the rows that came, in rank order, and how many came from each rank.
         """
-        if array.ndim == 0:
-            raise ValueError("alltoall: a value without dimensions has no rows to send")
-        sent, code = _transferable(np.require(array, requirements="C"))
+        sent, code = _rows_to_send(array, "alltoall", "send")
         call = Call(core.OP_ALLTOALL, "alltoall", splits=splits)
         native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        received, rows = np.from_dlpack(CoreOutput(native)), native.received_splits()
-        return received.view(array.dtype).reshape(sum(rows), *array.shape[1:]), rows
+        return _received(native, array)
 
     def reducescatter(
         self,
@@ -228,13 +205,18 @@ class ArrayCollectives:
         postscale: float = 1.0,
     ) -> CoreOutput:
         """This rank's share of the rows of the reduced array; the first ranks have one more when it does not divide."""
-        if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
-            raise HorovodInternalError(f"reducescatter: the only ops are Average and Sum, got op={op!r}")
-        if array.ndim == 0:
-            raise ValueError("reducescatter: a value without dimensions has no rows to scatter")
-        code = reducible_code(array, op, "reducescatter")
-        sent = np.require(array, requirements="C")
+        sent, code = _rows_to_scatter(array, op, "reducescatter")
         call = Call(core.OP_REDUCESCATTER, "reducescatter")
         native = self._start(call, name, (op, prescale, postscale, process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
         return CoreOutput(native)
+
+    def grouped_reducescatter(
+        self, arrays: Sequence[Array], name: str, op: int, prescale: float, postscale: float, process_set_id: int
+    ) -> list[CoreOutput]:
+        """The same for several arrays together."""
+        sent = [_rows_to_scatter(array, op, "grouped_reducescatter") for array in arrays]
+        call = Call(core.OP_REDUCESCATTER, "grouped_reducescatter")
+        started = self._start_group(call, name, (op, prescale, postscale, process_set_id), sent, in_place=False)
+        _wait_for(started)
+        return [CoreOutput(native) for native in started]

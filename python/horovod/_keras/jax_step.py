@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from horovod._common.arrays import ArrayCollectives, reducible_code
+from horovod._common.arrays import ArrayCollectives
 from horovod._common.calls import set_id
 from horovod._common.gradient_options import Plan
 from horovod._common.native import core
 from horovod._keras.options import Options
 from horovod._keras.reduction import Reduction
 from horovod.jax import _call
+from horovod.jax._primitive import run
+from horovod.jax._work import Work
 
 __all__ = ["HostFailure", "HostReduction"]
 
@@ -74,19 +76,12 @@ class HostReduction(Reduction):
         return list(_io_callback(call, shapes, *arrays, ordered=True))
 
     def _by_custom_call(self, arrays: list[Any], names: list[str], plan: Plan) -> list[Any]:
-        kind = "grouped_allreduce" if plan else "allreduce"
-        for array in arrays:
-            reducible_code(array, self.options.op, kind)
         order = [position for group in plan for position in group] or range(len(arrays))
-        named = [
-            f"grouped_allreduce.{self.name}.group_{number}_{i + 1}of{len(group)}"
-            for number, group in enumerate(plan)
-            for i in range(len(group))
-        ] or [f"allreduce.{name}" for name in names]
-        sizes = [len(group) for group in plan]
-        reduced = _call.collective(
-            core.OP_ALLREDUCE, [arrays[i] for i in order], named, self._reduction(), sizes
-        )
+        named = [f"{self.name}.group_{number}" for number in range(len(plan))] or names
+        op, prescale, postscale, _ = self._reduction()
+        sizes = tuple(map(len, plan))
+        work = Work(core.OP_ALLREDUCE, tuple(named), sizes, op, prescale, postscale, self.options.process_set)
+        reduced = run(work, [arrays[i] for i in order])
         return [one for _, one in sorted(zip(order, reduced, strict=True), key=lambda pair: pair[0])]
 
     def _reduction(self) -> tuple[int, float, float, int]:

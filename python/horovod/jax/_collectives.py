@@ -10,9 +10,10 @@ import numpy as np
 from horovod._common.calls import run_without_tensor, set_id
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.jax import _call
+from horovod.jax import _batching, _call, _derivatives  # noqa: F401  the first and the last say what jax needs
+from horovod.jax._primitive import run
 from horovod.jax._session import host
-from horovod.jax._work import Work, as_array, is_traced, run
+from horovod.jax._work import Work, as_array, is_traced
 from horovod.jax.compression import Compression
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "alltoall",
     "barrier",
     "broadcast",
+    "grouped_allgather",
     "grouped_allreduce",
+    "grouped_reducescatter",
     "join",
     "reducescatter",
 ]
@@ -69,6 +72,24 @@ def allreduce(
     return compression.decompress(run(work, [sent])[0], context)
 
 
+def _reduced_group(
+    kind: int,
+    caller: str,
+    values: Sequence[Any],
+    name: str | None,
+    compression: Any,
+    how: tuple[int, float, float, ProcessSet],
+) -> list[Any]:
+    """The results for arrays that are reduced together; `how`: op, factors, process set."""
+    compressed = [compression.compress(as_array(value, caller)) for value in values]
+    if not compressed:
+        return []
+    op, prescale, postscale, process_set = how
+    work = Work(kind, (name,), (len(compressed),), op, float(prescale), float(postscale), process_set)
+    reduced = run(work, [array for array, _ in compressed])
+    return [compression.decompress(array, context) for array, (_, context) in zip(reduced, compressed, strict=True)]
+
+
 def grouped_allreduce(
     values: Sequence[Any],
     name: str | None = None,
@@ -83,13 +104,8 @@ def grouped_allreduce(
     Arguments, results and errors as for allreduce(), with a list of arrays, as many on all ranks. Differentiable.
     """
     _check_adasum(op, process_set, "grouped_allreduce")
-    compressed = [compression.compress(as_array(value, "grouped_allreduce")) for value in values]
-    if not compressed:
-        return []
-    groups = (len(compressed),)
-    work = Work(core.OP_ALLREDUCE, (name,), groups, op, float(prescale_factor), float(postscale_factor), process_set)
-    reduced = run(work, [array for array, _ in compressed])
-    return [compression.decompress(array, context) for array, (_, context) in zip(reduced, compressed, strict=True)]
+    how = (op, prescale_factor, postscale_factor, process_set)
+    return _reduced_group(core.OP_ALLREDUCE, "grouped_allreduce", values, name, compression, how)
 
 
 def allgather(value: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
@@ -100,6 +116,18 @@ def allgather(value: Any, name: str | None = None, process_set: ProcessSet = glo
     type are the same on all ranks. `name`, `process_set` and errors as for allreduce().
     """
     return run(Work(core.OP_ALLGATHER, (name,), process_set=process_set), [as_array(value, "allgather")])[0]
+
+
+def grouped_allgather(
+    values: Sequence[Any], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Allgathers several arrays together into a list of new ones: none before every rank has all of them ready.
+
+    Arguments and errors as for allgather(), with a list of arrays, as many on all ranks; first dimensions may differ
+    within it, and types too. Differentiable.
+    """
+    arrays = [as_array(value, "grouped_allgather") for value in values]
+    return run(Work(core.OP_ALLGATHER, (name,), (len(arrays),), process_set=process_set), arrays) if arrays else []
 
 
 def broadcast(
@@ -114,6 +142,11 @@ def broadcast(
     return run(work, [as_array(value, "broadcast")])[0]
 
 
+def _check_scattering(op: int, caller: str) -> None:
+    if op not in _SCATTERING:
+        raise ValueError(f"hvd.{caller}(): the only ops are Average and Sum, got op={op!r}")
+
+
 def reducescatter(
     value: Any,
     name: str | None = None,
@@ -126,13 +159,34 @@ def reducescatter(
     """Reduces `value` over the N ranks of the set; each gets its share of the rows. Differentiable.
 
     Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more. `op`: Average or Sum, else
-    ValueError. Differentiated only where N divides dim0. Other arguments and errors as for allreduce().
+    ValueError. In compiled functions it has a gradient only where N divides dim0. Other arguments and errors as for
+    allreduce().
     """
-    if op not in _SCATTERING:
-        raise ValueError(f"hvd.reducescatter(): the only ops are Average and Sum, got op={op!r}")
+    _check_scattering(op, "reducescatter")
     sent, context = compression.compress(as_array(value, "reducescatter"))
     work = Work(core.OP_REDUCESCATTER, (name,), (), op, float(prescale_factor), float(postscale_factor), process_set)
     return compression.decompress(run(work, [sent])[0], context)
+
+
+def grouped_reducescatter(
+    values: Sequence[Any],
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """Reduces and scatters several arrays together: a list of this rank's shares. Differentiable.
+
+    None is reduced before every rank has all of them ready. Arguments, results and errors as for reducescatter(), with
+    a list of arrays, as many on all ranks.
+    """
+    caller = "grouped_reducescatter"
+    _check_scattering(op, caller)
+    return _reduced_group(
+        core.OP_REDUCESCATTER, caller, values, name, compression, (op, prescale_factor, postscale_factor, process_set)
+    )
 
 
 def alltoall(
@@ -151,8 +205,14 @@ def alltoall(
     array = as_array(value, "alltoall")
     if splits is None:
         return run(Work(core.OP_ALLTOALL, (name,), process_set=process_set), [array])[0]
+    if is_traced(splits) or any(map(is_traced, splits)):
+        raise ValueError(
+            "hvd.alltoall(): splits must be numbers that are known at once: how many rows there will be depends on them"
+        )
     if is_traced(array):
-        raise ValueError("hvd.alltoall(): splits cannot be used inside a compiled or differentiated function")
+        raise ValueError(
+            "hvd.alltoall(): splits cannot be used inside a compiled or differentiated function, nor under jax.vmap"
+        )
     rows = [int(count) for count in np.asarray(splits).reshape(-1)]
     output, received = host.alltoall(np.asarray(array), rows, name, set_id(process_set, "alltoall"))
     return as_array(output, "alltoall"), as_array(np.array(received, np.int32), "alltoall")

@@ -9,7 +9,8 @@ from horovod import _env
 from horovod._common.gradient_options import check_arguments, plan_groups
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.jax._work import Work, as_array, run
+from horovod.jax._primitive import run
+from horovod.jax._work import Work, as_array
 from horovod.jax.compression import Compression
 
 __all__ = ["DistributedOptimizer", "allreduce_gradients"]
