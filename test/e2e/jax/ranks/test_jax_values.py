@@ -81,6 +81,16 @@ def test_a_program_of_an_earlier_session_does_not_run() -> None:
         hvd.raise_failure()
 
 
+@pytest.mark.usefixtures("several_ranks")
+def test_a_linear_function_of_an_earlier_session_does_not_run() -> None:
+    linear = jax.linearize(lambda x: hvd.allreduce(x, op=hvd.Sum, name="kept"), mine())[1]
+    assert_is(linear(mine()), sum(everybodys()))
+    hvd.shutdown()
+    hvd.init()
+    with pytest.raises(RuntimeError, match="earlier session"):
+        linear(mine())
+
+
 def test_a_commit_outlives_steps_that_donate_their_arguments() -> None:
     step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="donated"), donate_argnums=0)
     state = hvd.elastic.JaxState(params=mine())
