@@ -28,13 +28,14 @@ from horovod._keras.jax_step import HostReduction
 from horovod.bench import gpu
 from horovod.common.exceptions import HorovodInternalError
 from horovod.jax import _call
+from horovod.jax._primitive import run as run_collective
+from horovod.jax._work import Work
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
 ROWS = 32  # of each rank, in each step
 FEATURES = 16
 TYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8")
-WORLD = 0  # the process set of all ranks
 MIB = 1 << 20
 
 
@@ -44,26 +45,26 @@ class Calls:
     def __init__(self) -> None:
         self.traced, self.on_host = 0, 0
         module, reduction = cast(Any, _call), cast(Any, HostReduction)
-        allreduce, on_host = module.allreduce, reduction._on_host
+        lower, on_host = module.lower, reduction._on_host
 
         def count_traced(*arguments: Any) -> Any:
             self.traced += 1
-            return allreduce(*arguments)
+            return lower(*arguments)
 
         def count_on_host(*arguments: Any) -> Any:
             self.on_host += 1
             return on_host(*arguments)
 
-        module.allreduce = count_traced
+        module.lower = count_traced
         reduction._on_host, reduction._several_ranks = count_on_host, lambda _: True
 
 
 def reduce_in_step(name: str, groups: list[int], count: int, **options: Any) -> Callable[..., Any]:
     """A compiled function that makes one call: twice the sum of what it is given."""
-    names = [f"{name}.{i}" for i in range(count)]
+    names = tuple(f"{name}.{i}" for i in range(len(groups) or count))
 
     def reduce(*given: Any) -> list[Any]:
-        return _call.collective(core.OP_ALLREDUCE, given, names, (hvd.Sum, 2.0, 1.0, WORLD), groups)
+        return run_collective(Work(core.OP_ALLREDUCE, names, tuple(groups), hvd.Sum, 2.0, 1.0), given)
 
     compiled: Callable[..., Any] = jax.jit(reduce, **options)
     return compiled

@@ -198,7 +198,7 @@ def test_a_jax_without_what_the_call_needs_calls_back(lack: Exception, monkeypat
     def of_an_older_jax() -> Any:
         raise lack
 
-    monkeypatch.setattr(_call, "_primitive", of_an_older_jax)
+    monkeypatch.setattr(_call, "_declared", of_an_older_jax)
     _call.problem.cache_clear()
     try:
         assert "of that name" in str(_call.problem())
