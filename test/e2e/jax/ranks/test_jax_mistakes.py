@@ -148,6 +148,8 @@ def test_a_jax_without_what_the_call_needs_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(_call, "problem", lambda: "JAX 0 lacks a part of it")
     with pytest.raises(RuntimeError, match="cannot be called inside a compiled function: JAX 0 lacks"):
         jax.jit(lambda x: hvd.allreduce(x, name="lacks"))(mine())  # not traced before
+    gradient = jax.grad(lambda x: hvd.allreduce(x, op=hvd.Sum, name="without").sum())(mine())
+    assert_is(gradient, np.full((4, 3), hvd.size()))
     assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
 
 
