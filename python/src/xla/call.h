@@ -17,7 +17,7 @@ struct Place {
 };
 
 // One custom call of a compiled program: its buffers, and the attributes that Python wrote into the program
-// (horovod/tensorflow/_xla.py, horovod/jax/_call.py). A view; lives as long as the handler runs, on the thread
+// (horovod/tensorflow/_xla.py, horovod/jax/_primitive.py). A view; lives as long as the handler runs, on the thread
 // that runs it.
 class XlaCall {
  public:
