@@ -55,7 +55,9 @@ def allreduce(
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, or,
             inside functions, how often such calls are traced: all ranks have to do that in the same order.
         compression: Compression.fp16 sends floating-point elements as float16.
-        op: Average (the default), Sum, Min, Max, Product or Adasum. The gradient is reduced with the same one.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. The gradient is reduced with the same one; forward
+            mode (jax.jvp) is for Average and Sum, and a NotImplementedError for others. Under jax.vmap, Adasum is one
+            operation for each example.
         prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
         process_set: the ranks that take part, this one among them.
 
@@ -111,9 +113,9 @@ def grouped_allreduce(
 def allgather(value: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Concatenates the arrays of all ranks along dimension 0, in rank order. Differentiable.
 
-    `value`: an array with one or more dimensions. The first may differ between ranks where the call is made outside of
-    compiled and differentiated functions, where XLA needs to know the shape of the result before; the others and the
-    type are the same on all ranks. `name`, `process_set` and errors as for allreduce().
+    `value`: an array with one or more dimensions, else ValueError. The first may differ between ranks, but not inside
+    compiled functions, where XLA needs to know the shape of the result before; the others and the type are the same on
+    all ranks. `name`, `process_set` and errors as for allreduce().
     """
     return run(Work(core.OP_ALLGATHER, (name,), process_set=process_set), [as_array(value, "allgather")])[0]
 
@@ -199,8 +201,8 @@ def alltoall(
 
     Returns the rows that came from all ranks, in rank order; with `splits` a pair: the rows, and an int32 array of how
     many came from each rank. Without `splits` every rank gets an equal share, and the call is differentiable and may be
-    part of a compiled function; with them ValueError there, because XLA needs to know the shape of the result before.
-    `name`, `process_set` and errors as for allreduce().
+    part of a compiled function; with them ValueError there and under jax.vmap, because the shape of the result needs to
+    be known before. `name`, `process_set` and errors as for allreduce().
     """
     array = as_array(value, "alltoall")
     if splits is None:
