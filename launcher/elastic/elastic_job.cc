@@ -46,8 +46,7 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
   const auto found = agents_.find(agent);
   if (found == agents_.end() || found->second.is_lost || phase_ == Phase::kEnded) return out;
   const std::string host = found->second.host;
-  hosts_.set_aside(host, now);
-  out.push_back(ElasticDecision::print(reason + "; it is left aside " + hosts_.how_long(host, now)));
+  lose_host(host, reason, now, out);
   found->second.is_ready = false;
   found->second.is_lost = true;
   for (const auto& [index, number] : found->second.slots) {
@@ -65,6 +64,17 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
     keep_spares(now, out);
   }
   return out;
+}
+
+void ElasticJob::lose_host(const std::string& host, const std::string& reason, TimePoint now, ElasticDecisions& out) {
+  const bool may_come_back = limits_.hosts_call_in && hosts_.is_usable(host);
+  if (limits_.hosts_call_in) {
+    hosts_.set_aside_until_relisted(host);
+  } else {
+    hosts_.set_aside(host, now);
+  }
+  out.push_back(ElasticDecision::print(
+      reason + (may_come_back ? "; it may call in again" : "; it is left aside " + hosts_.how_long(host, now))));
 }
 
 ElasticDecisions ElasticJob::process_ended(Incarnation process, bool is_well, TimePoint now) {

@@ -27,11 +27,14 @@ struct ElasticLimits {
   SetsAside sets_aside = SetsAside::kHosts;
   std::optional<int> reset_limit;  // so often a round may end and the next begin
   bool hosts_are_fixed = false;    // none comes that has not been listed at first
-  Millis slots_timeout{600'000};   // to wait for enough slots
-  Millis host_timeout{30'000};     // for a host to answer
-  Millis leave_timeout{5'000};     // for a process whose slot is gone to leave by itself
-  Millis grace{0};                 // for a process that was told that its host goes
-  Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed ones
+  // Who is listed has called in, and nobody could open it again: it stays open until it leaves the list or is told to
+  // go. One that is lost is used again as soon as it is listed anew.
+  bool hosts_call_in = false;
+  Millis slots_timeout{600'000};  // to wait for enough slots
+  Millis host_timeout{30'000};    // for a host to answer
+  Millis leave_timeout{5'000};    // for a process whose slot is gone to leave by itself
+  Millis grace{0};                // for a process that was told that its host goes
+  Millis restart_memory{60'000};  // a process that lived longer does not count among its slot's failed ones
   // A process that is stopped, or not there when the others wait for the next round, is ended then. Nothing: never.
   std::optional<Millis> replace_stuck;
   std::optional<CooldownRange> cooldown;
@@ -184,6 +187,8 @@ class ElasticJob {
   void start_spares(TimePoint now, ElasticDecisions& out);
   void start(int number, const Placement& placement, TimePoint now, ElasticDecisions& out);
   void hosts_changed(int change, TimePoint now, ElasticDecisions& out);
+  void lose_host(const std::string& host, const std::string& reason, TimePoint now, ElasticDecisions& out);
+  bool is_kept_open(const Agent& agent) const;
   void notify_if_different(int change, ElasticDecisions& out);
   void drain(int number, TimePoint now);
   static std::optional<TimePoint> must_end_by(const Slot& slot);

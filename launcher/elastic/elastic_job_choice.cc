@@ -11,7 +11,7 @@ namespace hvd::launcher {
 std::vector<HostSlots> ElasticJob::usable_places() const {
   std::vector<HostSlots> places;
   for (const HostSpec& spec : hosts_.usable()) {
-    HostSlots host{.host = spec.name, .slots = {}};
+    HostSlots host{.host = spec.name, .slots = {}, .node = spec.node};
     const auto lives = [&](int index) {
       const Slot* slot = slot_in({spec.name, index});
       return slot != nullptr && slot->has_process && !slot->leaves_until;
@@ -106,7 +106,7 @@ std::vector<HostSlots> ElasticJob::in_order(const std::set<Place>& places) const
       at_home.erase(home);
     }
     std::ranges::sort(others);
-    HostSlots host{.host = spec.name, .slots = {}};
+    HostSlots host{.host = spec.name, .slots = {}, .node = spec.node};
     auto next = others.begin();
     for (int place = 0; place < static_cast<int>(size); ++place) {
       host.slots.push_back(at_home.contains(place) ? at_home.at(place) : *next++);

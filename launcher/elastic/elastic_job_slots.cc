@@ -86,10 +86,10 @@ void ElasticJob::wait_for_slots(int have, int needed, TimePoint now, ElasticDeci
   if (limits_.hosts_are_fixed && !hosts_.next_return()) return end(false, words, out);
   if (wait_until_) return;
   wait_until_ = now + limits_.slots_timeout;
-  out.push_back(
-      ElasticDecision::print(words + ": waiting for hosts, for at most " +
-                             std::to_string(std::chrono::ceil<std::chrono::seconds>(limits_.slots_timeout).count()) +
-                             " s (--elastic-timeout)"));
+  out.push_back(ElasticDecision::print(
+      words + ": waiting for hosts" + (limits_.hosts_call_in ? " to call in" : "") + ", for at most " +
+      std::to_string(std::chrono::ceil<std::chrono::seconds>(limits_.slots_timeout).count()) +
+      " s (--elastic-timeout)"));
 }
 
 int ElasticJob::slot_at(const HostSpec& host, int index, TimePoint now, ElasticDecisions& out) {
@@ -130,7 +130,7 @@ void ElasticJob::close_idle_hosts(ElasticDecisions& out) {
       const bool is_spare = spares_.contains(entry.second) && !agent->second.is_lost;
       return slots_.at(entry.second).has_process || is_member(entry.second) || is_spare;
     });
-    if (!is_idle || (hosts_.is_usable(agent->second.host) && !agent->second.is_lost)) {
+    if (!is_idle || is_kept_open(agent->second)) {
       ++agent;
       continue;
     }
@@ -141,6 +141,12 @@ void ElasticJob::close_idle_hosts(ElasticDecisions& out) {
     }
     agent = agents_.erase(agent);
   }
+}
+
+// It has nothing to do now, and may have later.
+bool ElasticJob::is_kept_open(const Agent& agent) const {
+  if (agent.is_lost) return false;
+  return limits_.hosts_call_in ? hosts_.is_there(agent.host) : hosts_.is_usable(agent.host);
 }
 
 void ElasticJob::start_missing(TimePoint now, ElasticDecisions& out) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "launcher/hosts/nodes.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -22,8 +24,8 @@ int HostBook::update(const std::vector<HostSpec>& listed) {
     if (!host.spec || now.contains(name)) continue;
     host.spec.reset();
     std::erase(order_, name);
-    if (!host.cooldown.is_aside) change |= kHostRemoved;
-    if (std::exchange(host.is_drained, false)) host.cooldown.is_aside = false;
+    if (!is_aside(host)) change |= kHostRemoved;
+    host.is_drained = false;
   }
   for (const HostSpec& spec : listed) {
     Host& host = hosts_[spec.name];
@@ -31,7 +33,7 @@ int HostBook::update(const std::vector<HostSpec>& listed) {
     if (!host.spec) order_.push_back(spec.name);
     host.spec = spec;
     host.most_slots = std::max(host.most_slots, spec.slots);
-    if (host.cooldown.is_aside || spec.slots == before) continue;
+    if (is_aside(host) || spec.slots == before) continue;
     change |= spec.slots > before ? kHostAdded : kHostRemoved;
   }
   return change;
@@ -53,7 +55,9 @@ bool HostBook::end(Cooldown& cooldown, TimePoint now) {
   return true;
 }
 
-void HostBook::set_aside(const std::string& name, TimePoint now) { begin(hosts_[name].cooldown, now); }
+void HostBook::set_aside(const std::string& name, TimePoint now) {
+  if (Host& host = hosts_[name]; !host.is_drained) begin(host.cooldown, now);
+}
 
 void HostBook::set_slot_aside(const std::string& name, int index, TimePoint now) {
   begin(hosts_[name].slots[index], now);
@@ -61,9 +65,7 @@ void HostBook::set_slot_aside(const std::string& name, int index, TimePoint now)
 
 void HostBook::set_aside_until_relisted(const std::string& name) {
   Host& host = hosts_[name];
-  if (!host.spec) return;  // it has left the list already
-  host.cooldown.is_aside = host.is_drained = true;
-  host.cooldown.until.reset();
+  if (host.spec) host.is_drained = true;  // else it has left the list already
 }
 
 int HostBook::end_cooldowns(TimePoint now) {
@@ -72,7 +74,7 @@ int HostBook::end_cooldowns(TimePoint now) {
     for (auto& [index, slot] : host.slots) {
       if (end(slot, now) && is_usable(name)) change |= kHostAdded;
     }
-    if (!end(host.cooldown, now) || !host.spec) continue;
+    if (!end(host.cooldown, now) || !host.spec || host.is_drained) continue;
     move_to_end(name);
     change |= kHostAdded;
   }
@@ -86,7 +88,7 @@ void HostBook::move_to_end(const std::string& name) {
 
 bool HostBook::is_usable(const std::string& name) const {
   const auto found = hosts_.find(name);
-  return found != hosts_.end() && found->second.spec && !found->second.cooldown.is_aside;
+  return found != hosts_.end() && found->second.spec && !is_aside(found->second);
 }
 
 bool HostBook::is_slot_aside(const std::string& name, int index) const {
@@ -100,6 +102,7 @@ std::vector<HostSpec> HostBook::usable() const {
   for (const std::string& name : order_) {
     if (is_usable(name)) hosts.push_back(*hosts_.at(name).spec);
   }
+  put_nodes_together(hosts);
   return hosts;
 }
 
@@ -122,7 +125,7 @@ std::string HostBook::text_of(const Cooldown& cooldown, TimePoint now) {
 
 std::string HostBook::how_long(const std::string& name, TimePoint now) const {
   const Host& host = hosts_.at(name);
-  return host.is_drained ? "until it is listed anew" : text_of(host.cooldown, now);
+  return host.is_drained && !host.cooldown.is_aside ? "until it is listed anew" : text_of(host.cooldown, now);
 }
 
 std::string HostBook::how_long(const std::string& name, int index, TimePoint now) const {

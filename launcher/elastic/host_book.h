@@ -32,7 +32,8 @@ class HostBook {
   void set_aside(const std::string& name, TimePoint now);
   // So for one of its slots.
   void set_slot_aside(const std::string& name, int index, TimePoint now);
-  // It was told to go, and comes back no sooner than it has left the list and returned to it.
+  // It was told to go, or is lost, and comes back no sooner than it has left the list and returned to it. What it is
+  // left aside for besides stays.
   void set_aside_until_relisted(const std::string& name);
   // Hosts and slots whose time has come may be used again. HostChange bits.
   int end_cooldowns(TimePoint now);
@@ -42,7 +43,9 @@ class HostBook {
   // The most slots that it was listed with.
   int most_slots(const std::string& name) const { return hosts_.at(name).most_slots; }
   bool is_listed(const std::string& name) const { return hosts_.contains(name) && hosts_.at(name).spec.has_value(); }
-  // In the order of assignment.
+  // It is listed, and was not told to go: aside or not.
+  bool is_there(const std::string& name) const { return is_listed(name) && !hosts_.at(name).is_drained; }
+  // In the order of assignment: that of arrival, but parts of one machine follow the first of them.
   std::vector<HostSpec> usable() const;
   // When the next host or slot comes back by itself; nothing: none does.
   std::optional<TimePoint> next_return() const;
@@ -59,13 +62,14 @@ class HostBook {
   struct Host {
     std::optional<HostSpec> spec;  // as listed; nothing: not listed now
     int most_slots = 0;
-    bool is_drained = false;  // and aside until it is not listed
+    bool is_drained = false;  // and aside until it is not listed, whatever else
     Cooldown cooldown;
     std::map<int, Cooldown> slots;  // that were ever aside
   };
 
   void begin(Cooldown& cooldown, TimePoint now);
   static bool end(Cooldown& cooldown, TimePoint now);
+  static bool is_aside(const Host& host) { return host.is_drained || host.cooldown.is_aside; }
   static std::string text_of(const Cooldown& cooldown, TimePoint now);
   void move_to_end(const std::string& name);
 

@@ -1,11 +1,29 @@
 #include "launcher/elastic/ranking.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hvd::launcher {
+namespace {
+
+// Neighbours that are parts of one machine become one.
+std::vector<HostSlots> machines_of(std::vector<HostSlots> hosts) {
+  std::vector<HostSlots> machines;
+  for (HostSlots& host : hosts) {
+    if (machines.empty() || host.node.empty() || host.node != machines.back().node) {
+      machines.push_back(std::move(host));
+    } else {
+      std::ranges::copy(host.slots, std::back_inserter(machines.back().slots));
+    }
+  }
+  return machines;
+}
+
+}  // namespace
 
 std::map<int, Placement> rank_slots(std::vector<HostSlots> hosts, int leader) {
+  hosts = machines_of(std::move(hosts));
   const auto home = std::ranges::find_if(
       hosts, [leader](const HostSlots& one) { return std::ranges::find(one.slots, leader) != one.slots.end(); });
   std::rotate(hosts.begin(), home, std::next(home));

@@ -12,6 +12,7 @@ namespace hvd::launcher {
 struct HostSlots {
   std::string host;
   std::vector<int> slots;
+  std::string node = {};  // see HostSpec
 
   bool operator==(const HostSlots&) const = default;
 };
@@ -23,9 +24,9 @@ inline int size_of(const std::vector<HostSlots>& hosts) {
 }
 
 // The ranks of a round, by slot. Hosts are in order, ranks are consecutive on a host, and a slot's local rank is its
-// place on its host. Rank 0, whose state the others take over, is `leader`: its host comes first then, and it changes
-// places with the first slot there; so no other rank moves when the leader's host is the first. Pure. Requires: the
-// leader is among the slots.
+// place on its host; neighbours that are parts of one machine count as one host. Rank 0, whose state the others take
+// over, is `leader`: its host comes first then, and it changes places with the first slot there; so no other rank moves
+// when the leader's host is the first. Pure. Requires: the leader is among the slots.
 std::map<int, Placement> rank_slots(std::vector<HostSlots> hosts, int leader);
 
 }  // namespace hvd::launcher

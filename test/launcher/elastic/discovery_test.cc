@@ -53,3 +53,12 @@ TEST_CASE("Rank 0 is the leader, and as few others as possible move for it", "[u
   CHECK(text(5) == "0:2/5 0/3 0/2  1:1/5 1/3 0/2  2:3/5 0/2 1/2  3:4/5 1/2 1/2  5:0/5 2/3 0/1  ");
   CHECK(text(3) == "0:2/5 0/3 1/2  1:3/5 1/3 1/2  2:1/5 0/2 0/2  3:0/5 1/2 0/2  5:4/5 2/3 0/1  ");
 }
+
+TEST_CASE("Hosts that are parts of one machine share its local ranks", "[unit][elastic]") {
+  const std::vector<HostSlots> hosts = {{"b", {3}}, {"task-0", {0}, "a"}, {"task-2", {1, 2}, "a"}};
+  const auto ranks = rank_slots(hosts, 2);
+  CHECK(ranks.at(2) == Placement{0, 4, 2, 3, 0, 1});
+  CHECK(ranks.at(0) == Placement{2, 4, 0, 3, 0, 2});
+  CHECK(ranks.at(1) == Placement{1, 4, 1, 3, 0, 1});
+  CHECK(ranks.at(3) == Placement{3, 4, 0, 1, 1, 2});
+}

@@ -60,6 +60,7 @@ class Script {
                         : limits.num_spares == 0        ? SetsAside::kHosts
                                                         : SetsAside::kNothing;
     limits.hosts_are_fixed = command.number("fixed", 0) != 0;
+    limits.hosts_call_in = command.number("call_in", 0) != 0;
     limits.grace = std::chrono::seconds(command.number("grace", 0));
     if (const long long stuck = command.number("stuck", 0); stuck > 0)
       limits.replace_stuck = std::chrono::seconds(stuck);

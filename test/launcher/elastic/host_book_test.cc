@@ -66,3 +66,28 @@ TEST_CASE("A cool-down doubles, within its range, and ends with the host at the 
   CHECK(book.end_cooldowns(at(160)) == kNoHostChange);  // nobody has it now
   CHECK(book.update(hosts("b:1,a:2")) == kHostAdded);
 }
+
+TEST_CASE("A host that was told to go comes back with the list, unless it failed before", "[unit][elastic]") {
+  HostBook book(std::nullopt, [] { return 0.0; });
+  book.update(hosts("a:1,b:1,c:1"));
+  book.set_aside_until_relisted("a");
+  book.set_aside("a", at(0));  // it is gone already: that is no failure of its own
+  book.set_aside("b", at(0));
+  book.set_aside_until_relisted("b");
+  CHECK_FALSE(book.is_there("a"));
+  CHECK(book.how_long("a", at(0)) == "until it is listed anew");
+  CHECK(book.update(hosts("c:1")) == kNoHostChange);
+  CHECK(book.update(hosts("c:1,a:1,b:1")) == kHostAdded);
+  CHECK(host_list_text(book.usable()) == "c:1,a:1");
+  CHECK(book.is_there("b"));  // and aside
+}
+
+TEST_CASE("Parts of one machine follow the first of them", "[unit][elastic]") {
+  HostBook book(std::nullopt, [] { return 0.0; });
+  const auto part = [](const char* name, const char* node) {
+    return HostSpec{.name = name, .user = "", .port = 0, .slots = 1, .node = node};
+  };
+  book.update({part("task-0", "a"), part("task-1", "b")});
+  CHECK(book.update({part("task-0", "a"), part("task-1", "b"), part("task-2", "a")}) == kHostAdded);
+  CHECK(host_list_text(book.usable()) == "task-0:1,task-2:1,task-1:1");
+}

@@ -42,6 +42,31 @@ class World {
     int gpu = -1;      // that of its first local rank, which the first init() tells: it has none before its first round
   };
 
+  // Of hosts that call in those are listed whose connections last.
+  void call_in_or_leave() {
+    static constexpr const char* kNames[] = {"a", "b", "c", "d"};
+    const std::string name = kNames[pick(4)];
+    const auto listed = std::ranges::find(hosts_, name, &HostSpec::name);
+    const auto is_it = [&](int agent) { return names_[agent] == name; };
+    if (std::ranges::any_of(opening_, is_it) || std::ranges::any_of(ready_, is_it)) return;
+    if (listed != hosts_.end()) return leave_list(name);
+    hosts_.push_back(host(name.c_str(), 1 + pick(3)));
+    log_ += "call " + name + " ";
+    apply(job_.hosts_found(hosts_, now_));
+  }
+
+  void leave_list(const std::string& name) {
+    if (!limits_.hosts_call_in) return;
+    std::erase_if(hosts_, [&](const HostSpec& one) { return one.name == name; });
+    drained_.erase(name);
+    log_ += "gone " + name + " ";
+    apply(job_.hosts_found(hosts_, now_));
+  }
+
+  void let_closed_go() {
+    for (const std::string& name : std::exchange(closed_, {})) leave_list(name);
+  }
+
   double part() { return std::uniform_real_distribution<>(0, 1)(random_); }
   int pick(int below) { return std::uniform_int_distribution<>(0, below - 1)(random_); }
   void fail(const std::string& what) {
@@ -50,8 +75,9 @@ class World {
 
   void step() {
     now_ += Millis(pick(2000));
+    let_closed_go();
     switch (pick(14)) {
-      case 0: return pick(3) == 0 ? change_hosts() : work();
+      case 0: return pick(3) == 0 || limits_.hosts_call_in ? change_hosts() : work();
       case 1: return pick(2) == 0 ? kill_some(1) : work();
       case 2: return answer_host(pick(4) != 0);
       case 3: return answer_host(true);
@@ -73,6 +99,7 @@ class World {
     apply(job_.hosts_found(all, now_));
     for (int i = 0; i < 400 && wrong_.empty() && !job_.has_ended(); ++i) {
       now_ += Millis(1000);
+      let_closed_go();
       answer_host(true);
       apply(job_.timer_fired(now_));
       for (auto turns = living(); turns > 0 && wrong_.empty() && !job_.has_ended(); --turns) work();
@@ -99,6 +126,7 @@ class World {
   }
 
   void change_hosts() {
+    if (limits_.hosts_call_in) return call_in_or_leave();
     hosts_.clear();
     for (const char* name : {"a", "b", "c", "d"}) {
       if (const int slots = pick(4); slots > 0) hosts_.push_back(host(name, slots));
@@ -188,6 +216,7 @@ class World {
   void drain() {
     if (pick(2) == 0 && !ready_.empty()) {
       log_ += "d" + std::to_string(*ready_.begin()) + " ";
+      drained_.insert(names_[*ready_.begin()]);
       return apply(job_.host_draining(*ready_.begin(), now_));
     }
     if (processes_.empty()) return;
@@ -212,6 +241,7 @@ class World {
     }
     log_ += "l" + std::to_string(agent) + " ";
     apply(job_.host_lost(agent, "it is gone", now_));
+    leave_list(names_[agent]);
   }
 
   void take_offer() {
@@ -276,6 +306,10 @@ class World {
         for (const auto& [number, process] : processes_) {
           if (process.agent == decision.agent && process.life != Life::kEnded) fail("a host with processes was closed");
         }
+        if (limits_.hosts_call_in && ready_.contains(decision.agent) && !drained_.contains(names_[decision.agent])) {
+          fail("a host that has called in was closed");
+        }
+        closed_.insert(names_[decision.agent]);
         opening_.erase(decision.agent);
         ready_.erase(decision.agent);
         return;
@@ -317,6 +351,8 @@ class World {
   std::set<int> opening_;
   std::set<int> ready_;
   std::map<int, std::string> names_;
+  std::set<std::string> closed_;   // that leave the list next, if they have called in
+  std::set<std::string> drained_;  // as long as they are listed
   std::map<int, Process> processes_;
   std::vector<HostSlots> offer_;
   bool is_disturbed_ = false;  // the ranks have heard that their round ends
@@ -339,6 +375,7 @@ int live_through(unsigned first, unsigned last) {
     limits.max_num_proc = limits.num_proc + static_cast<int>(seed % 5);
     limits.num_spares = static_cast<int>(seed / 7 % 3);
     limits.sets_aside = seed % 9 < 3 ? SetsAside::kHosts : seed % 9 < 6 ? SetsAside::kSlots : SetsAside::kNothing;
+    limits.hosts_call_in = seed / 5 % 3 == 0;
     if (seed % 2 == 0) limits.replace_stuck = std::chrono::seconds(5);
     if (seed % 4 != 0) limits.cooldown = CooldownRange(std::chrono::seconds(1), std::chrono::seconds(5 + seed % 20));
     World world(seed, limits);
