@@ -34,8 +34,8 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
     return Status::ok();
   }
   if (values.has("fan_out")) return refuse("fan_out", " is not built for elastic jobs, whose hosts come and go");
-  if (values.has("slots") && !values.has("host_discovery_script")) {
-    return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");
+  if (values.has("slots") && !values.has("host_discovery_script") && !config.gather) {
+    return refuse("slots", " is for hosts that --host-discovery-script prints, or that call in (--wait-for-hosts)");
   }
   if (values.is_true("watch_hostfile")) {
     if (!values.has("hostfile")) return refuse("watch_hostfile", ": expected --hostfile FILE as well");
@@ -51,8 +51,29 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
   return Status::ok();
 }
 
-Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvReader& env, int num_proc) {
+// Of hosts that have no number of their own. Those that call in share -np, as in a static job, unless it is said.
+Result<int> default_slots_of(const FlagValues& values, const LaunchConfig& config) {
+  const auto given = values.get<std::int64_t>("slots");
+  if (!config.gather) return static_cast<int>(given.value_or(1));
+  const int hosts = config.gather->hosts;
+  const std::string asked = "--wait-for-hosts " + std::to_string(hosts) + ": ";
+  const std::string ranks = std::to_string(config.num_proc) + " ranks (-np)";
+  if (!given && config.num_proc % hosts != 0) {
+    return Status::invalid_argument(asked + ranks +
+                                    " are no equal share for each host: --slots-per-host says how many " +
+                                    "slots one has in an elastic job");
+  }
+  const std::int64_t slots = given.value_or(config.num_proc / hosts);
+  if (slots * hosts < config.num_proc) {
+    return Status::invalid_argument(asked + "hosts of --slots-per-host " + std::to_string(slots) + " are too few for " +
+                                    ranks);
+  }
+  return static_cast<int>(slots);
+}
+
+Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvReader& env, const LaunchConfig& config) {
   ElasticConfig elastic;
+  const int num_proc = config.num_proc;
   const auto number = [&values](const char* dest) { return values.get<std::int64_t>(dest); };
   elastic.min_num_proc = static_cast<int>(number("min_num_proc").value_or(num_proc));
   elastic.max_num_proc = static_cast<int>(number("max_num_proc").value_or(std::max(num_proc, kMostUnboundedRanks)));
@@ -62,7 +83,7 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
                                     std::to_string(elastic.max_num_proc));
   }
   elastic.discovery_script = values.get<std::string>("host_discovery_script").value_or("");
-  elastic.default_slots = static_cast<int>(number("slots").value_or(1));
+  HVD_ASSIGN_OR_RETURN(elastic.default_slots, default_slots_of(values, config));
   HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
   if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
   elastic.grace = std::chrono::seconds(number("grace").value_or(0));
@@ -98,7 +119,7 @@ Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, co
       values.has("min_num_proc") || values.has("host_discovery_script") || values.is_true("watch_hostfile");
   HVD_RETURN_IF_ERROR(check_elastic_flags(values, is_elastic, config));
   if (!is_elastic) return std::optional<ElasticConfig>();
-  HVD_ASSIGN_OR_RETURN(ElasticConfig elastic, read_config(values, env, config.num_proc));
+  HVD_ASSIGN_OR_RETURN(ElasticConfig elastic, read_config(values, env, config));
   return std::optional<ElasticConfig>(std::move(elastic));
 }
 

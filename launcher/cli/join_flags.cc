@@ -29,8 +29,8 @@ Status check_gather_flags(const FlagValues& values) {
     return Status::invalid_argument(logs_in + " is for hosts that horovodrun logs in to; those of " + source +
                                     " come by themselves");
   }
-  const std::string other = values.source_of({"include", "exclude", "dry_run", "min_num_proc", "max_num_proc",
-                                              "watch_hostfile", "spares", "host_name", "node_name", "end_with_parent"});
+  const std::string other = values.source_of(
+      {"include", "exclude", "dry_run", "watch_hostfile", "host_name", "node_name", "end_with_parent"});
   if (other.empty()) return Status::ok();
   return Status::invalid_argument(other + " is not for " + source + ", whose hosts nobody knows before they come");
 }

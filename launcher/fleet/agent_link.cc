@@ -24,7 +24,7 @@ AgentLink::AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& 
 
 Status AgentLink::start() {
   HVD_FAILPOINT_RETURN("link.start");
-  if (options_.joined) return begin_joined();
+  if (options_.has_called_in) return begin_joined();
   HVD_ASSIGN_OR_RETURN(Pipe in, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
@@ -50,6 +50,7 @@ Status AgentLink::start() {
 }
 
 Status AgentLink::begin_joined() {
+  if (!options_.joined) return Status::peer_lost("it has gone");
   SealedLink& link = *options_.joined;
   if (!link.end().empty()) return Status::peer_lost(link.end());
   link.take_over({.on_proven = {},

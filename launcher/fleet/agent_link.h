@@ -35,7 +35,8 @@ struct AgentLinkOptions {
   std::vector<std::string> argv;                     // the local agent's, or ssh's
   std::optional<std::vector<std::string>> env = {};  // "NAME=value"; absent: our own
   std::string cookie;
-  std::unique_ptr<SealedLink> joined = {};  // of a host that has called in: nothing is executed
+  bool has_called_in = false;               // nothing is executed
+  std::unique_ptr<SealedLink> joined = {};  // and this is its connection; nothing when that has ended already
 };
 
 // The launcher's side of one agent: the process (the agent itself or an ssh client), frames in both directions, and its

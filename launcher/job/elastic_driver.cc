@@ -26,7 +26,9 @@ ElasticLimits elastic_limits(const LaunchConfig& config) {
   limits.sets_aside = elastic.sets_aside;
   limits.replace_stuck = elastic.replace_stuck;
   limits.reset_limit = elastic.reset_limit;
-  limits.hosts_are_fixed = elastic.discovery_script.empty() && elastic.watched_hostfile.empty();
+  limits.hosts_call_in = config.gather.has_value();
+  limits.hosts_are_fixed =
+      !limits.hosts_call_in && elastic.discovery_script.empty() && elastic.watched_hostfile.empty();
   limits.slots_timeout = elastic.timeout;
   limits.host_timeout = config.start_timeout;
   if (config.kill_grace) limits.leave_timeout = *config.kill_grace;
@@ -36,12 +38,13 @@ ElasticLimits elastic_limits(const LaunchConfig& config) {
 }
 
 ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, ElasticRun& job, Launch& launch,
-                             Callbacks callbacks)
+                             HostGathering* callers, Callbacks callbacks)
     : config_(config),
       job_(job),
       launch_(launch),
       callbacks_(std::move(callbacks)),
       mailbox_(loop),
+      callers_(callers),
       discovery_(loop,
                  {.script = config.elastic->discovery_script,
                   .hostfile = config.elastic->watched_hostfile,
@@ -51,6 +54,28 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
                   .lookup_patience = Millis(config.start_timeout) / 2},
                  {.on_hosts = [this](const auto& hosts, const auto& addresses) { hosts_found(hosts, addresses); },
                   .on_failure = [this](const std::string& why) { discovery_failed(why); }}) {}
+
+void ElasticDriver::start() {
+  if (callers_ == nullptr) return discovery_.start();
+  callers_->watch([this] { callers_changed(); });
+  callers_changed();
+}
+
+void ElasticDriver::stop() {
+  if (callers_ != nullptr) callers_->end();
+  discovery_.stop();
+}
+
+void ElasticDriver::callers_changed() {
+  std::vector<HostSpec> hosts;
+  std::map<std::string, ResolvedHost> addresses;
+  for (const CalledHost& host : callers_->hosts()) {
+    hosts.push_back(spec_of(host, config_.elastic->default_slots));
+    addresses[host.name] = {.addresses = {host.address}};
+    if (has_listed_ && !addresses_.contains(host.name)) callbacks_.print("host " + host.name + " has called in");
+  }
+  hosts_found(hosts, addresses);
+}
 
 void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
                                 const std::map<std::string, ResolvedHost>& addresses) {

@@ -10,6 +10,7 @@
 #include "launcher/job/elastic_plan.h"
 #include "launcher/job/elastic_run.h"
 #include "launcher/job/launch.h"
+#include "launcher/join/host_gathering.h"
 #include "launcher/plan/launch_config.h"
 #include "launcher/process/mailbox.h"
 #include "launcher/protocol/messages.h"
@@ -26,11 +27,12 @@ class ElasticDriver {
     std::function<void(const std::string&)> print;
     std::function<void(const Status&)> give_up;  // before the job has begun: it cannot
   };
-  // All must outlive the server of `launch`.
-  ElasticDriver(MainLoop& loop, const LaunchConfig& config, ElasticRun& job, Launch& launch, Callbacks callbacks);
+  // All must outlive the server of `launch`. `callers`: whose hosts they are, where hosts call in.
+  ElasticDriver(MainLoop& loop, const LaunchConfig& config, ElasticRun& job, Launch& launch, HostGathering* callers,
+                Callbacks callbacks);
 
-  void start() { discovery_.start(); }
-  void stop() { discovery_.stop(); }
+  void start();
+  void stop();
 
   // What the agent says of itself, or of one of its slots.
   Status draining(int agent, const DrainingMessage& message);
@@ -41,6 +43,7 @@ class ElasticDriver {
 
  private:
   void hosts_found(const std::vector<HostSpec>& hosts, const std::map<std::string, ResolvedHost>& addresses);
+  void callers_changed();
   void discovery_failed(const std::string& why);
   std::vector<ResolvedHost> resolved(const std::vector<HostSpec>& hosts) const;
   Status prepare(const std::vector<HostSpec>& hosts);
@@ -58,6 +61,7 @@ class ElasticDriver {
   std::string last_refusal_;  // to listen for hosts
   int news_ = 0;              // of this epoch
   std::int64_t last_news_ms_ = 0;
+  HostGathering* const callers_;  // in the place of
   DiscoveryRunner discovery_;
 };
 

@@ -66,11 +66,11 @@ Millis tree_patience(const LaunchConfig& config) { return Millis(config.start_ti
 
 }  // namespace
 
-JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::vector<JoinedHost> joined)
+JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGathering* callers)
     : loop_(loop),
       plan_(std::move(plan)),
       launch_(plan_, start),
-      joined_(std::move(joined)),
+      callers_(callers),
       job_(make_job(plan_)),
       output_(loop,
               {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
@@ -93,7 +93,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::v
       broken_timer_(loop.get(), [this] { end_for_output(); }),
       signals_(loop, watched_signals(start.ignored_signals), [this](int signal) { signal_received(signal); }) {
   if (!plan_.config.elastic) return;
-  elastic_.emplace(loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_,
+  elastic_.emplace(loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_, callers_,
                    ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
                                             .print = [this](const std::string& text) { output_.message(text); },
                                             .give_up =
@@ -145,15 +145,15 @@ bool JobDriver::open_outputs() {
 }
 
 void JobDriver::find_hosts() {
-  if (joined_.empty()) return resolver_.start();
+  if (callers_ == nullptr) return resolver_.start();
   std::vector<ResolvedHost> hosts;
-  for (const JoinedHost& host : joined_) hosts.push_back({.addresses = {host.address}});
+  for (const CalledHost& host : callers_->hosts()) hosts.push_back({.addresses = {host.address}});
   resolved(hosts);
 }
 
 AgentLinkOptions JobDriver::link_options(int agent) {
   AgentLinkOptions options = launch_.link_options(agent);
-  if (!joined_.empty()) options.joined = std::move(joined_.at(static_cast<std::size_t>(agent)).link);
+  if (callers_ != nullptr) options.joined = callers_->take(host_name(agent));
   return options;
 }
 
@@ -249,6 +249,12 @@ void JobDriver::close_agent(int agent) {
   }
   fleet_.drop(agent);
   apply(job_->agent_lost(agent, "", SteadyClock::now()));
+  agent_gone(agent);
+}
+
+// Its host may call in again.
+void JobDriver::agent_gone(int agent) {
+  if (callers_ != nullptr) callers_->let_go(host_name(agent));
 }
 
 void JobDriver::start(Incarnation process) {
@@ -298,6 +304,7 @@ void JobDriver::apply(const JobAction& action) {
       return fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = action.signal}));
     case JobAction::Kind::kShutdownAgents:
       fleet_.stop_connecting();
+      if (callers_ != nullptr) callers_->end();
       return fleet_.send_all(FrameType::kShutdown, encode(ShutdownMessage{action.at_once}));
     case JobAction::Kind::kDropAgents: return fleet_.drop_all();
     case JobAction::Kind::kPrint: return output_.message(action.text);

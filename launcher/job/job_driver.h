@@ -32,8 +32,8 @@ namespace hvd::launcher {
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  // `joined`: of a job that has waited for its hosts all of them, in the plan's order; else none.
-  JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::vector<JoinedHost> joined = {});
+  // `callers`: of a job whose hosts call in, which outlives this.
+  JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGathering* callers = nullptr);
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
 
@@ -81,6 +81,7 @@ class JobDriver : private AgentFleetEvents {
 
   // What the Job wants.
   void open_agent(const JobAction& action);
+  void agent_gone(int agent);
   void close_agent(int agent);
   void stop_slot(const JobAction& action);
   // In order, whatever more follows from one of them: that comes after those that are there.
@@ -110,7 +111,7 @@ class JobDriver : private AgentFleetEvents {
   const JobPlan plan_;
   std::optional<ElasticDriver> elastic_;  // of an elastic job; before launch_, whose server calls it
   Launch launch_;
-  std::vector<JoinedHost> joined_;  // by agent; their links go to the fleet
+  HostGathering* const callers_;
   std::unique_ptr<Job> job_;
   OutputRouter output_;
   StackService stacks_;

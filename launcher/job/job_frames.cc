@@ -19,6 +19,7 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
     output_.output_end(number, true);
   }
   apply(job_->agent_lost(agent, reason, SteadyClock::now()));
+  agent_gone(agent);
 }
 
 void JobDriver::fleet_is_flat(const std::string& why) {
@@ -76,6 +77,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
       HVD_FAILPOINT("driver.done");
       fleet_.close_lease(agent);
       apply(job_->agent_done(agent, SteadyClock::now()));
+      agent_gone(agent);
       return Status::ok();
     default: return Status::invalid_argument("its agent sent a frame that only the launcher sends");
   }

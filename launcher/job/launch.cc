@@ -121,6 +121,7 @@ AgentLinkOptions Launch::link_options(int agent) const {
   options.agent = agent;
   options.host = host.name;
   if (plan_.config.gather) {  // its agent is started there
+    options.has_called_in = true;
     options.cookie = make_cookie();
     return options;
   }

@@ -35,6 +35,22 @@ int fail(const Status& status) {
   return 1;
 }
 
+// With an equal share of the ranks, or in an elastic job with as many slots as each host has there.
+std::vector<HostSpec> specs_of(const std::vector<CalledHost>& callers, const LaunchConfig& config) {
+  std::vector<HostSpec> hosts;
+  hosts.reserve(callers.size());
+  for (const CalledHost& host : callers) {
+    hosts.push_back(spec_of(host, config.elastic ? config.elastic->default_slots : 0));
+  }
+  if (config.elastic) return hosts;
+  std::vector<std::string> names;
+  names.reserve(callers.size());
+  for (const CalledHost& host : callers) names.push_back(host.name);
+  const std::vector<HostSpec> shares = share_ranks(names, config.num_proc);
+  for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = shares[i].slots;
+  return hosts;
+}
+
 }  // namespace
 
 int run_job(JobPlan plan) {
@@ -53,21 +69,18 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   if (!token.is_ok()) return fail(token.status().annotate("--token-file"));
   const OwnStart start = make_ready(config, static_cast<std::size_t>(asked.hosts));
   MainLoop loop;
-  auto gathering = HostGathering::open(loop, asked, token.value());
-  if (!gathering.is_ok()) return fail(gathering.status());
+  const auto callers = HostGathering::open(loop, asked, config.elastic.has_value(), token.value());
+  if (!callers.is_ok()) return fail(callers.status());
+  HostGathering& gathering = *callers.value();
   say("waits for " + std::to_string(asked.hosts) + (asked.hosts == 1 ? " host" : " hosts") + " at " +
-      gathering.value()->address());
-  const Status status = gathering.value()->wait(config.start_timeout, say, config.results_fd);
+      gathering.address());
+  const Status status = gathering.wait(config.start_timeout, say, config.results_fd);
   if (!status.is_ok()) return fail(status);
-  std::vector<JoinedHost> joined = gathering.value()->take();
-  std::vector<std::string> names;
-  names.reserve(joined.size());
-  for (const JoinedHost& host : joined) names.push_back(host.name);
-  config.hosts = share_ranks(names, config.num_proc);
-  for (std::size_t i = 0; i < joined.size(); ++i) config.hosts[i].node = joined[i].node;
+  gathering.begin();
+  config.hosts = specs_of(gathering.hosts(), config);
   auto plan = make_job_plan(std::move(config), env);
   if (!plan.is_ok()) return fail(plan.status());
-  JobDriver driver(loop, std::move(plan).value(), start, std::move(joined));
+  JobDriver driver(loop, std::move(plan).value(), start, &gathering);
   return driver.run();
 }
 

@@ -1,9 +1,6 @@
 #include "launcher/join/host_gathering.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
@@ -11,69 +8,10 @@
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/loop/poll.h"
 
 namespace hvd::launcher {
 namespace {
-
-struct Place {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
-};
-
-Result<Place> place_of(const std::string& address, std::uint16_t port) {
-  addrinfo hints = {};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) {
-    return Status::invalid_argument("--listen: '" + address + "' is not a numeric address");
-  }
-  Place place;
-  place.size = list->ai_addrlen;
-  std::memcpy(&place.address, list->ai_addr, list->ai_addrlen);
-  ::freeaddrinfo(list);
-  return place;
-}
-
-// The numeric address, and the port; of an IPv4 peer of an IPv6 socket, as IPv4.
-std::pair<std::string, std::string> text_of(Place& place) {
-  char host[NI_MAXHOST] = {};
-  char port[NI_MAXSERV] = {};
-  ::getnameinfo(place.get(), place.size, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-  constexpr std::string_view kMapped = "::ffff:";
-  std::string address = host;
-  if (address.starts_with(kMapped) && address.find('.') != std::string::npos) address.erase(0, kMapped.size());
-  return {address, port};
-}
-
-// Where others call who listens at such an address: all addresses of this node are none of them.
-std::string reachable(const std::string& address) {
-  utsname names = {};
-  return (address == "0.0.0.0" || address == "::") && ::uname(&names) == 0 ? names.nodename : address;
-}
-
-std::string bracketed(const std::string& address) {
-  return address.find(':') == std::string::npos ? address : "[" + address + "]";
-}
-
-std::string names_text(std::vector<std::string> names) {
-  constexpr std::size_t kShown = 8;
-  std::ranges::sort(names, comes_before);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > kShown ? text + " and " + std::to_string(names.size() - kShown) + " more" : text;
-}
-
-// By name, but those of one node follow its first.
-void put_in_order(std::vector<JoinedHost>& hosts) {
-  std::ranges::sort(hosts, [](const JoinedHost& a, const JoinedHost& b) { return comes_before(a.name, b.name); });
-  const auto node_of = [&](const JoinedHost& host) { return host.node.empty() ? host.name : host.node; };
-  std::map<std::string, std::size_t> order;  // of nodes, by their first host
-  for (const JoinedHost& host : hosts) order.try_emplace(node_of(host), order.size());
-  std::ranges::stable_sort(
-      hosts, [&](const JoinedHost& a, const JoinedHost& b) { return order[node_of(a)] < order[node_of(b)]; });
-}
 
 // Whether the other end is closed. What it says is dropped, as the job does: left there, it would wake us again and
 // again.
@@ -85,12 +23,13 @@ bool has_ended(int socket) {
 
 }  // namespace
 
-HostGathering::HostGathering(MainLoop& loop, const GatherConfig& config, const crypto::Secret& token)
+HostGathering::HostGathering(MainLoop& loop, const GatherConfig& config, bool is_elastic, const crypto::Secret& token)
     : loop_(loop),
       config_(config),
       token_(token),
-      pause_(loop.get(), [this] { poll_->watch(true, false); }),
+      called_(config.hosts, is_elastic),
       cleanup_(loop.get(), [this] { retired_.clear(); }),
+      news_(loop.get(), [this] { changed(); }),
       admission_(admission::Limits::for_ranks(config.hosts)) {}
 
 HostGathering::~HostGathering() = default;
@@ -100,48 +39,19 @@ std::size_t HostGathering::max_descriptors(int hosts) {
   return 3 * admission::Limits::for_ranks(hosts).room;
 }
 
-Result<std::unique_ptr<HostGathering>> HostGathering::open(MainLoop& loop, const GatherConfig& config,
+Result<std::unique_ptr<HostGathering>> HostGathering::open(MainLoop& loop, const GatherConfig& config, bool is_elastic,
                                                            const crypto::Secret& token) {
-  std::unique_ptr<HostGathering> self(new HostGathering(loop, config, token));
-  HVD_RETURN_IF_ERROR(self->listen());
-  return self;
-}
-
-Status HostGathering::listen() {
-  HVD_FAILPOINT_RETURN("gather.listen");
-  HVD_ASSIGN_OR_RETURN(Place place, place_of(config_.listen_address, config_.port));
-  listener_ = Fd(::socket(place.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int fd = listener_.get();
-  const int yes = 1;
-  if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (fd < 0 || ::bind(fd, place.get(), place.size) != 0 || ::listen(fd, SOMAXCONN) != 0) {
-    return Status::from_errno("cannot listen at " + config_.listen_address + " port " + std::to_string(config_.port),
-                              errno);
-  }
-  ::getsockname(fd, place.get(), &place.size);
-  const auto [address, port] = text_of(place);
-  address_ = bracketed(address) + ":" + port;
-  call_at_ = bracketed(reachable(address)) + ":" + port;
-  poll_ = std::make_unique<loop::Poll>(loop_.get(), fd, [this](bool, bool) { accept_some(); });
-  poll_->watch(true, false);
-  return Status::ok();
-}
-
-void HostGathering::accept_some() {
-  for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
-    Place peer;
-    Fd fd(HVD_FAILPOINT_CALL("gather.accept",
-                             ::accept4(listener_.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-    if (fd.valid()) {
-      add(std::move(fd), text_of(peer).first);
-      continue;
-    }
-    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-    // As without descriptors: who waits still waits, so looking again at once would spin.
-    if (const auto evicted = admission_.evict_stranger()) forget(*evicted);
-    poll_->watch(false, false);
-    return pause_.start(kPauseAfterFailure);
-  }
+  std::unique_ptr<HostGathering> made(new HostGathering(loop, config, is_elastic, token));
+  HostGathering* const self = made.get();
+  const auto give_up_stranger = [self] {
+    if (const auto evicted = self->admission_.evict_stranger()) self->forget(*evicted);
+  };
+  HVD_ASSIGN_OR_RETURN(
+      made->listener_,
+      JoinListener::open(loop, config,
+                         {.on_call = [self](Fd fd, const std::string& address) { self->add(std::move(fd), address); },
+                          .on_shortage = give_up_stranger}));
+  return made;
 }
 
 void HostGathering::add(Fd fd, const std::string& address) {
@@ -175,48 +85,40 @@ void HostGathering::asked(admission::ConnectionId id, ByteSpan record) {
   Guest& guest = found->second;
   const auto request = decode_join_request(record, HVD_VERSION);
   std::string refusal = request.is_ok() ? "" : request.status().message();
-  if (refusal.empty()) refusal = guest.name.empty() ? refusal_of(request.value()) : "it has asked before";
+  if (refusal.empty()) {
+    refusal = guest.name.empty() ? called_.ask(request.value(), guest.address) : "it has asked before";
+  }
   const Bytes verdict = encode(JoinVerdict{.accepted = refusal.empty(), .reason = refusal});
   guest.link->write(verdict);
   if (!refusal.empty()) {
+    if (const std::string name = std::exchange(guest.name, ""); !name.empty()) left(name);
     guest.link->close_when_written();
-    guest.name.clear();
     return guest.deadline->start(kProofDeadline);  // for the verdict to be taken
   }
   guest.deadline->stop();
   guest.name = request.value().name;
-  guest.node = request.value().node;
-  if (count() == static_cast<std::size_t>(config_.hosts)) loop_.stop();
-}
-
-std::string HostGathering::refusal_of(const JoinRequest& request) const {
-  if (request.version != HVD_VERSION) {
-    return "this host has version " + request.version + ", the launcher " + HVD_VERSION +
-           ": install the same version on all hosts";
-  }
-  if (const Status status = check_host_name(request.name); !status.is_ok()) return status.message();
-  const Status node = request.node.empty() ? Status::ok() : check_host_name(request.node);
-  if (!node.is_ok()) return node.message();
-  for (const auto& [id, other] : guests_) {
-    if (other.name != request.name) continue;
-    return "a host of the name " + request.name + " has joined already, from " + other.address +
-           "; --host-name gives this one another name";
-  }
-  const bool is_known = taken_ && std::ranges::find(*taken_, request.name) != taken_->end();
-  if (is_known) return "a host of the name " + request.name + " has joined already, and the job has begun";
-  if (!taken_ && count() < static_cast<std::size_t>(config_.hosts)) return "";
-  return "the job has its " + std::to_string(config_.hosts) + " hosts already";
+  news_.start(Millis(0));
+  if (called_.is_complete()) loop_.stop();
 }
 
 void HostGathering::ended(admission::ConnectionId id) {
   const auto found = guests_.find(id);
   if (found == guests_.end()) return;  // the job's: the link says so to who takes it over
   const Guest& guest = found->second;
-  if (guest.link->greeted() && !guest.link->proven()) {
-    ++unproven_;
-    last_unproven_ = guest.address;
-  }
+  if (!guest.name.empty() && called_.is_closed()) return;  // the same, and it will be
+  if (guest.link->greeted() && !guest.link->proven()) called_.not_proven(guest.address);
+  const std::string name = guest.name;
   forget(id);
+  if (!name.empty()) left(name);
+}
+
+void HostGathering::left(const std::string& name) {
+  called_.left(name);
+  changed();
+}
+
+void HostGathering::changed() {
+  if (on_change_ && !called_.has_ended()) on_change_();
 }
 
 void HostGathering::forget(admission::ConnectionId id) {
@@ -227,25 +129,6 @@ void HostGathering::forget(admission::ConnectionId id) {
   retired_.push_back(std::move(found->second));
   guests_.erase(found);
   cleanup_.start(Millis(0));
-}
-
-std::size_t HostGathering::count() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(guests_, [](const auto& one) { return !one.second.name.empty(); }));
-}
-
-std::string HostGathering::progress() const {
-  std::vector<std::string> names;
-  for (const auto& [id, guest] : guests_) {
-    if (!guest.name.empty()) names.push_back(guest.name);
-  }
-  const std::string who = names.empty() ? "" : " (" + names_text(names) + ")";
-  std::string text = std::to_string(names.size()) + " of " + std::to_string(config_.hosts) + " hosts have joined" + who;
-  if (unproven_ > 0) {
-    text += "; " + std::to_string(unproven_) + (unproven_ == 1 ? " connection" : " connections") +
-            " did not have the token, the last from " + last_unproven_;
-  }
-  return text;
 }
 
 Status HostGathering::wait(Millis patience, const std::function<void(const std::string&)>& print,
@@ -264,34 +147,49 @@ Status HostGathering::wait(Millis patience, const std::function<void(const std::
     is_late = true;
     loop_.stop();
   });
-  loop::Timer message(loop_.get(), [&] { print(progress()); });
+  loop::Timer message(loop_.get(), [&] { print(called_.progress()); });
   deadline.start(patience);
   message.start_repeating(kMessage);
-  while (!is_late && !is_gone && count() < static_cast<std::size_t>(config_.hosts)) loop_.run();
+  while (!is_late && !is_gone && !called_.is_complete()) loop_.run();
   if (is_gone) return Status::aborted("the process that started this job and waits for its results is gone");
-  if (count() == static_cast<std::size_t>(config_.hosts)) return Status::ok();
-  return Status::timeout("after " + std::to_string(patience.count() / 1000) + " s (--start-timeout) " + progress() +
-                         "; each calls `horovodrun --join " + call_at_ + "`");
+  if (called_.is_complete()) return Status::ok();
+  return Status::timeout("after " + std::to_string(patience.count() / 1000) + " s (--start-timeout) " +
+                         called_.progress() + "; each calls `horovodrun --join " + listener_->call_at() + "`");
 }
 
-std::vector<JoinedHost> HostGathering::take() {
-  std::vector<JoinedHost> hosts;
-  std::vector<std::string> names;
-  for (auto it = guests_.begin(); it != guests_.end();) {
-    if (it->second.name.empty()) {
-      ++it;
-      continue;
-    }
-    names.push_back(it->second.name);
-    hosts.push_back({it->second.name, it->second.node, it->second.address, std::move(it->second.link)});
-    it = guests_.erase(it);
-  }
+void HostGathering::begin() {
+  called_.begin();
+  if (!called_.is_closed()) return;
   // Who comes now is refused: a few places are enough for that. Who was about to ask comes again.
-  while (!guests_.empty()) forget(guests_.begin()->first);
+  for (auto it = guests_.begin(); it != guests_.end();) {
+    const auto id = it->first;
+    const bool may_stay = !it->second.name.empty();
+    ++it;
+    if (!may_stay) forget(id);
+  }
   admission_ = admission::Admission(admission::Limits::for_ranks(0));
-  put_in_order(hosts);
-  taken_ = std::move(names);
-  return hosts;
+}
+
+std::unique_ptr<SealedLink> HostGathering::take(const std::string& name) {
+  const auto found = std::ranges::find_if(guests_, [&](const auto& one) { return one.second.name == name; });
+  if (found == guests_.end() || !called_.take(name)) return nullptr;
+  auto link = std::move(found->second.link);
+  admission_.leave(found->first);
+  guests_.erase(found);
+  return link;
+}
+
+void HostGathering::let_go(const std::string& name) {
+  if (called_.let_go(name)) changed();
+}
+
+void HostGathering::end() {
+  called_.end();
+  for (auto& [id, guest] : guests_) {
+    if (guest.name.empty()) continue;
+    guest.link->write(as_bytes(kJobIsOver));
+    guest.link->close_when_written();
+  }
 }
 
 }  // namespace hvd::launcher

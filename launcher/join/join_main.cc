@@ -125,6 +125,10 @@ class Joiner {
       if (input_->queued() > kHighWater) link_->pause(true);
       return;
     }
+    if (verdict_ && as_text(record) == kJobIsOver) {
+      say("the job at " + where() + " has ended without a use for this host");
+      return end(0);
+    }
     if (verdict_) return start_agent(std::string(as_text(record)));
     auto verdict = decode_join_verdict(record);
     if (!verdict.is_ok()) return launcher_lost(verdict.status().message());

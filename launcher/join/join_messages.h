@@ -61,11 +61,14 @@ struct JoinRequest {
 };
 
 // The launcher's answer. One that is accepted waits for a record with a cookie, and starts an agent with that; from
-// then on records are what passes between launcher and agent.
+// then on records are what passes between launcher and agent. kJobIsOver in the cookie's place: an elastic job has
+// ended without a use for this host.
 struct JoinVerdict {
   bool accepted = false;
   std::string reason;  // why not
 };
+
+inline constexpr std::string_view kJobIsOver = "over";
 
 Bytes encode(const JoinRequest& request);
 Bytes encode(const JoinVerdict& verdict);

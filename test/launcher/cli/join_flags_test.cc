@@ -81,9 +81,33 @@ TEST_CASE("--wait-for-hosts asks for a job on hosts that call in", "[unit][cli]"
   CHECK(error(with(flags, {"--rsh", "x"})) ==
         "--rsh is for hosts that horovodrun logs in to; those of --wait-for-hosts come by themselves");
   for (const char* flag : {"--dry-run", "--check"}) CHECK_FALSE(error(with(flags, {flag})).empty());
-  CHECK(error(with(flags, {"--min-np", "1"})) ==
-        "--min-np is not for --wait-for-hosts, whose hosts nobody knows before they come");
   CHECK(usage_error_of(with(flags, {"true"})) == "-np is missing: the number of processes to start");
   CHECK(usage_error_of(with(flags, {"-np", "1", "true"})) ==
         "--wait-for-hosts: 2 hosts for 1 ranks (-np), expected at least one for each");
+}
+
+TEST_CASE("--wait-for-hosts with --min-np asks for an elastic job of such hosts", "[unit][cli]") {
+  const std::vector<std::string> flags = {"--wait-for-hosts", "2", "--listen", "0.0.0.0",
+                                          "--token-file",     "t", "--min-np", "1"};
+  const auto slots = [&](std::initializer_list<const char*> more) {
+    return parse_job(with(flags, more)).elastic.value().default_slots;
+  };
+  CHECK(slots({"-np", "4"}) == 2);
+  CHECK(slots({"-np", "4", "--max-np", "6", "--spares", "1", "--slots-per-host", "3"}) == 3);
+  CHECK(slots({"-np", "3", "--slots-per-host", "2"}) == 2);
+  const auto error = [&](std::initializer_list<const char*> more) {
+    return usage_error_of(with(with(flags, more), {"true"}));
+  };
+  CHECK(error({"-np", "3"}) ==
+        "--wait-for-hosts 2: 3 ranks (-np) are no equal share for each host: --slots-per-host says how many slots one "
+        "has in an elastic job");
+  CHECK(error({"-np", "3", "--slots-per-host", "1"}) ==
+        "--wait-for-hosts 2: hosts of --slots-per-host 1 are too few for 3 ranks (-np)");
+  CHECK(error({"-np", "2", "--watch-hostfile"}) ==
+        "--watch-hostfile is not for --wait-for-hosts, whose hosts nobody knows before they come");
+  CHECK_FALSE(error({"-np", "2", "--host-discovery-script", "x"}).empty());
+  CHECK(error({"-np", "2", "--fan-out", "2"}).starts_with("--fan-out is "));
+  CHECK(usage_error_of({"--wait-for-hosts", "2", "--listen", "0.0.0.0", "--token-file", "t", "-np", "2",
+                        "--slots-per-host", "1", "true"})
+            .starts_with("--slots-per-host is for elastic jobs"));
 }

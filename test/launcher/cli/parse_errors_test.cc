@@ -57,7 +57,7 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--min-np", "1", "--max-np", "1", "true"},
        "expected --min-np <= -np <= --max-np, found 1, 2 and 1"},
       {{"-np", "2", "--min-np", "1", "--slots-per-host", "1", "true"},
-       "--slots-per-host is for hosts that --host-discovery-script prints, which is not given"},
+       "--slots-per-host is for hosts that --host-discovery-script prints, or that call in (--wait-for-hosts)"},
       {{"-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "3", "2", "true"},
        "--blacklist-cooldown-range: expected MIN <= MAX, found 3 and 2"},
       {{"-np", "2", "--grace", "1", "true"},

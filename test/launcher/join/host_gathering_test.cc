@@ -53,10 +53,9 @@ struct Caller {
 };
 
 struct Fixture {
-  explicit Fixture(int hosts) {
-    gathering =
-        HostGathering::open(loop, {.hosts = hosts, .listen_address = "127.0.0.1", .port = 0, .token_file = "t"}, token)
-            .value();
+  explicit Fixture(int hosts, bool is_elastic = false) {
+    const GatherConfig config{.hosts = hosts, .listen_address = "127.0.0.1", .port = 0, .token_file = "t"};
+    gathering = HostGathering::open(loop, config, is_elastic, token).value();
   }
   std::unique_ptr<Caller> call(const std::string& name, const std::string& version = HVD_VERSION,
                                const std::string& node = "") {
@@ -95,7 +94,8 @@ TEST_CASE("hosts are gathered by name, and who is one too many is told", "[unit]
   const auto sooner = world.call("n2");
   REQUIRE(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
   CHECK(world.refused("n3", "the job has its 2 hosts already"));
-  const std::vector<JoinedHost> hosts = world.gathering->take();
+  world.gathering->begin();
+  const std::vector<CalledHost> hosts = world.gathering->hosts();
   REQUIRE(hosts.size() == 2);
   CHECK(hosts[0].name == "n2");
   CHECK(hosts[1].name == "n10");
@@ -103,9 +103,14 @@ TEST_CASE("hosts are gathered by name, and who is one too many is told", "[unit]
   // The job begins, one host leaves before anybody listens to it, and strangers still come.
   CHECK(world.refused("n3", "the job has its 2 hosts already"));
   CHECK(world.refused("n10", "has joined already, and the job has begun"));
+  const auto lost = world.gathering->take("n10");
   later->link->close();
-  REQUIRE(world.until([&] { return !hosts[1].link->end().empty(); }));
-  CHECK(hosts[0].link->end().empty());
+  REQUIRE(world.until([&] { return !lost->end().empty(); }));
+  CHECK(world.gathering->take("n2")->end().empty());
+  CHECK(world.gathering->take("n2") == nullptr);
+  // It has its hosts for good.
+  world.gathering->let_go("n10");
+  CHECK(world.refused("n10", "has joined already, and the job has begun"));
 }
 
 TEST_CASE("a gathering ends with who has asked for it", "[unit][join]") {
@@ -135,7 +140,7 @@ TEST_CASE("hosts of one node follow its first", "[unit][join]") {
   for (const auto& [name, node] : tasks) callers.push_back(world.call(name, HVD_VERSION, node));
   REQUIRE(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
   std::string order;
-  for (const JoinedHost& host : world.gathering->take()) order += host.name + "/" + host.node + " ";
+  for (const CalledHost& host : world.gathering->hosts()) order += host.name + "/" + host.node + " ";
   CHECK(order == "alone/ task-0/b task-2/b task-10/b task-1/a ");
 }
 
@@ -179,7 +184,7 @@ TEST_CASE("who listens at all addresses is called by the name of the node", "[un
   REQUIRE(::uname(&node) == 0);
   for (const char* all : {"0.0.0.0", "127.0.0.1"}) {
     const auto opened = HostGathering::open(loop, {.hosts = 1, .listen_address = all, .port = 0, .token_file = "t"},
-                                            crypto::Secret::random());
+                                            false, crypto::Secret::random());
     REQUIRE(opened.is_ok());
     const std::string& address = opened.value()->address();
     CHECK(address.starts_with(all));
@@ -195,8 +200,51 @@ TEST_CASE("a place to listen that is none is an error", "[unit][join]") {
   MainLoop loop;
   for (const char* bad : {"localhost", "192.0.2.77", "x"}) {
     const auto opened = HostGathering::open(loop, {.hosts = 1, .listen_address = bad, .port = 0, .token_file = "t"},
-                                            crypto::Secret::random());
+                                            false, crypto::Secret::random());
     REQUIRE_FALSE(opened.is_ok());
     CHECK(opened.status().message().find(bad) != std::string::npos);
   }
+}
+
+TEST_CASE("to an elastic job hosts come and go as long as it runs", "[unit][join]") {
+  Fixture world(1, true);
+  const auto names = [&] {
+    std::string all;
+    for (const CalledHost& host : world.gathering->hosts()) all += host.name + " ";
+    return all;
+  };
+  const auto first = world.call("n1");
+  REQUIRE(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
+  world.gathering->begin();
+  std::string last;
+  world.gathering->watch([&] { last = names(); });
+  auto link = world.gathering->take("n1");
+  REQUIRE(link);
+  // Others come, and one of them leaves before anybody has a use for it.
+  const auto second = world.call("n2");
+  const auto third = world.call("n3");
+  REQUIRE(world.until([&] { return last == "n1 n2 n3 "; }));
+  second->link->close();
+  REQUIRE(world.until([&] { return last == "n1 n3 "; }));
+  CHECK(world.gathering->take("n2") == nullptr);
+  // One of a job's comes back, once the job has let it go.
+  CHECK(world.refused("n1", "has joined already, from 127.0.0.1"));
+  first->link->close();
+  REQUIRE(world.until([&] { return !link->end().empty(); }));
+  CHECK(world.refused("n1", "has joined already, from 127.0.0.1"));
+  world.gathering->let_go("n1");
+  CHECK(last == "n3 ");
+  world.gathering->let_go("n3");  // it was not taken
+  const auto again = world.call("n1");
+  REQUIRE(world.until([&] { return last == "n1 n3 "; }));
+  CHECK(world.gathering->take("n1") != nullptr);
+  // Who waits is told that the job is over.
+  std::string word;
+  third->link->take_over({.on_proven = {},
+                          .on_record = [&](ByteSpan bytes) { word = std::string(as_text(bytes)); },
+                          .on_end = {},
+                          .on_progress = {}});
+  world.gathering->end();
+  CHECK(world.until([&] { return word == kJobIsOver && !third->link->end().empty(); }));
+  CHECK(world.refused("n4", "the job has ended"));
 }
