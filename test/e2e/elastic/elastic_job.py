@@ -92,6 +92,11 @@ class ElasticJob(RunningJob):
         assert self.process.poll() is None, self
         return self.ranks()
 
+    def latest_of(self, size: int) -> list[Begin]:
+        """What the processes of a round of so many have said of it, once it runs."""
+        ranks = self.wait_for_size(size)
+        return [self.latest()[pid] for pid in ranks.values()]
+
     def status(self) -> dict[str, Any]:
         """What `horovodrun --status` says."""
         ran = subprocess.run(

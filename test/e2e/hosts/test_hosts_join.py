@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from pathlib import Path
 
 import pytest
 from hosts_job import REDUCE, StartOn, assert_nothing_left, wait_ready
-from launcher_job import RunningJob, eventually
+from launcher_job import RunningJob, eventually, make_token
 from netns import PATIENCE_S, Network
 
 LEASE_SILENCE_S = 20.0 + 5.0  # LeaseWatch: the silence, and the interval in which it is looked for
@@ -17,9 +16,7 @@ LEASE_SILENCE_S = 20.0 + 5.0  # LeaseWatch: the silence, and the interval in whi
 
 def gather(network: Network, start_on: StartOn, token: Path, *command: str) -> tuple[RunningJob, list[RunningJob]]:
     """A launcher on host c, which runs no rank, and hosts a and b that call it by its name."""
-    token.touch(0o600)
-    token.write_text(secrets.token_hex(32))
-    shows = ("--token-file", str(token))
+    shows = ("--token-file", str(make_token(token)))
     c = network.hosts["c"]
     job = start_on(c, "-np", "4", "--wait-for-hosts", "2", "--listen", c.address, *shows, *command)
     job.wait_for("waits for 2 hosts at ", PATIENCE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -22,6 +23,13 @@ def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.
         if time.monotonic() > end:
             pytest.fail(f"not within {deadline_s} s: {what}")
         time.sleep(0.01)
+
+
+def make_token(path: Path) -> Path:
+    """A file for --token-file."""
+    path.touch(0o600)
+    path.write_text(secrets.token_hex(32) + "\n")
+    return path
 
 
 class RunningJob:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launcher_job import RunningJob, StartJob, eventually
+from launcher_job import RunningJob, StartJob, eventually, make_token
 
 # The ranks add up their numbers, once the test lets them.
 RANK = """
@@ -32,12 +31,6 @@ if core.rank() == 0:
 """
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 OBEDIENT = "echo ready; exec sleep 1000"
-
-
-def make_token(path: Path) -> Path:
-    path.touch(0o600)
-    path.write_text(secrets.token_hex(32) + "\n")
-    return path
 
 
 class Gathering:
