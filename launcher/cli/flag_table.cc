@@ -195,7 +195,8 @@ constexpr FlagRow kRows[] = {
      .help = "an elastic job grows to this many processes; default: as many as there are slots",
      .metavar = "N", .min = 1, .max = 1 << 20},
     {.dest = "slots", .on = "--slots-per-host", .kind = K::kInteger, .section = S::kElastic,
-     .help = "slots of discovered hosts that state none; default: 1", .metavar = "N", .min = 1, .max = 4096},
+     .help = "slots of discovered hosts that state none, default: 1; and of each host that calls in, default: an equal share "
+             "of -np", .metavar = "N", .min = 1, .max = 4096},
     {.dest = "elastic_timeout", .on = "--elastic-timeout", .kind = K::kInteger, .section = S::kElastic,
      .help = "wait this long for enough slots; default: HOROVOD_ELASTIC_TIMEOUT, else 600", .metavar = "SECONDS",
      .option = O::kElasticTimeout, .export_as = E::kPlain},
@@ -280,7 +281,8 @@ constexpr FlagRow kRows[] = {
      .help = "without these hosts; as --include", .metavar = "NAMES"},
     {.dest = "wait_for_hosts", .on = "--wait-for-hosts", .kind = K::kInteger, .section = S::kJoin,
      .help = "log in nowhere: wait until N hosts have called in, at --listen, and run the job on them, an equal share of -np "
-             "on each", .metavar = "N", .min = 1, .max = 65536, .group = "hosts"},
+             "on each; with --min-np more may come, and come back, as long as the job runs", .metavar = "N", .min = 1, .max = 65536,
+     .group = "hosts"},
     {.dest = "join", .on = "--join", .kind = K::kText, .section = S::kJoin,
      .help = "start nothing now: be one of the hosts for which the horovodrun at that address waits", .metavar = "HOST:PORT"},
     {.dest = "token_file", .on = "--token-file", .kind = K::kText, .section = S::kJoin,

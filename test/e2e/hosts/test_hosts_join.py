@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from elastic_job import ElasticJob
 from hosts_job import REDUCE, StartOn, assert_nothing_left, wait_ready
 from launcher_job import RunningJob, eventually, make_token
 from netns import PATIENCE_S, Network
@@ -53,3 +54,30 @@ def test_a_host_that_called_in_and_is_cut_off_is_lost(network: Network, start_on
         eventually(lambda: not b.job_processes(), "nothing of the job is left on host b", PATIENCE_S)
         assert time.monotonic() - cut < LEASE_SILENCE_S + 2 + 5  # from TERM to KILL, and to end
     assert_nothing_left(network, job, PATIENCE_S)
+
+
+def test_an_elastic_job_takes_hosts_of_other_networks_as_they_call(
+    network: Network, start_on: StartOn, horovodrun_path: str, tmp_path: Path
+) -> None:
+    """It begins on its own machine, and another host calls later, is lost, and comes back."""
+    a, b, _ = network.hosts.values()
+    shows = ("--token-file", str(make_token(tmp_path / "token")))
+    flags = ("-np", "1", "--min-np", "1", "--wait-for-hosts", "1", "--listen", a.address, *shows)
+    launcher = a.enter("env", "-C", str(tmp_path), horovodrun_path)
+    job = ElasticJob(launcher, tmp_path, flags, env={"HOME": str(a.home)})
+    job.wait_for("waits for 1 host at ", PATIENCE_S)
+    place = re.findall(rf"{a.address}:\d+", job.err)[0]
+    start_on(a, "--join", place, *shows)
+    first = job.wait_for_size(1, PATIENCE_S)[0]
+    for _ in range(2):
+        other = start_on(b, "--join", place, *shows)
+        ranks = job.wait_for_size(2, PATIENCE_S)
+        assert ranks[0] == first
+        assert list(b.ranks()) == [1]
+        since = time.time()
+        other.kill_everything()
+        job.wait_for_restart([first], since, PATIENCE_S)
+    job.stop()
+    assert job.wait(PATIENCE_S) == 0, job
+    job.assert_consistent()
+    assert_nothing_left(network, job, 5)
