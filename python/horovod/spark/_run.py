@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsFloat, TextIO
+from typing import Any, TextIO
 
-from horovod import _env
 from horovod._function_job._message import dump_task
+from horovod.spark._checks import Checks
 from horovod.spark._driver import SparkJob, run_spark_job
 
 _CALLER = "horovod.spark.run"
-_START_TIMEOUT = "HOROVOD_SPARK_START_TIMEOUT"
-_DEFAULT_START_TIMEOUT_S = 600
 
 
 def run(
@@ -69,79 +65,17 @@ def run(
         raise ValueError(f"{_CALLER}: use_mpi=True, but this build has no MPI; leave it out")
     if extra_mpi_args is not None:
         warnings.warn(f"{_CALLER}: extra_mpi_args={extra_mpi_args!r} is ignored: there is no MPI", stacklevel=2)
-    for name, stream in (("stdout", stdout), ("stderr", stderr)):
-        if stream is not None and not callable(getattr(stream, "write", None)):
-            raise TypeError(f"{_CALLER}: {name}={stream!r}, expected a text file or stream to write to")
+    check = Checks(_CALLER)
     job = SparkJob(
-        num_proc=None if num_proc is None else _whole_number("num_proc", num_proc),
-        start_timeout_s=_start_timeout(start_timeout),
-        env=_checked_env(env or {}),
+        caller=_CALLER,
+        num_proc=check.whole_number("num_proc", num_proc),
+        start_timeout_s=check.start_timeout(start_timeout),
+        env=check.env(env or {}),
         nics=tuple(nics.split(",") if isinstance(nics, str) else nics or ()),
         verbose=verbose or 0,
         with_timestamp=prefix_output_with_timestamp,
         executable=executable,
-        stdout=stdout,
-        stderr=stderr,
+        stdout=check.stream("stdout", stdout),
+        stderr=check.stream("stderr", stderr),
     )
     return run_spark_job(job, dump_task(fn, args, kwargs or {}, caller=_CALLER))
-
-
-def run_elastic(
-    fn: Callable[..., Any],
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    num_proc: int | None = None,
-    min_num_proc: int | None = None,
-    max_num_proc: int | None = None,
-    start_timeout: int | None = None,
-    elastic_timeout: int | None = None,
-    reset_limit: int | None = None,
-    env: Mapping[str, str | None] | None = None,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
-    verbose: int = 1,
-    nics: Sequence[str] | str | None = None,
-    prefix_output_with_timestamp: bool = False,
-    min_np: int | None = None,
-    max_np: int | None = None,
-) -> list[Any]:
-    """Is not built: always raises NotImplementedError, which says what to use. Arguments as for Horovod's."""
-    raise NotImplementedError(
-        "horovod.spark.run_elastic is not built: Spark tasks call in at the start of a job, and a job whose hosts call "
-        "in is not elastic yet. Use horovod.spark.run() with checkpoints, or an elastic job without Spark: "
-        "horovod.run(..., min_num_proc=...) or horovodrun --min-np"
-    )
-
-
-def _whole_number(name: str, value: Any) -> int:
-    """Of any type of whole numbers, such as NumPy's."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if isinstance(value, bool) or number < 1:
-        raise ValueError(f"{_CALLER}: {name}={value!r}, expected a whole number from 1 on")
-    return number
-
-
-def _start_timeout(given: float | None) -> int:
-    if given is not None:
-        is_number = isinstance(given, SupportsFloat) and not isinstance(given, bool)
-        if not is_number or not 0 < float(given) < math.inf:
-            raise ValueError(f"{_CALLER}: start_timeout={given!r}, expected a number of seconds above 0")
-        return math.ceil(given)
-    text = _env.get(_START_TIMEOUT)
-    if not text:
-        return _DEFAULT_START_TIMEOUT_S
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{_START_TIMEOUT}={text}: expected a whole number of seconds from 1 on")
-    return int(text)
-
-
-def _checked_env(env: Mapping[str, str | None]) -> dict[str, str | None]:
-    for name, value in env.items():
-        if not isinstance(name, str) or not name or "=" in name:
-            raise ValueError(f"{_CALLER}: env has {name!r}, expected the name of a variable")
-        if value is not None and not isinstance(value, str):  # type: ignore[redundant-expr, unused-ignore]
-            raise TypeError(f"{_CALLER}: env has {name}={value!r}, expected a text, or None to remove the variable")
-    return dict(env)

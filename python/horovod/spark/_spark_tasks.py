@@ -1,4 +1,4 @@
-"""The Spark job of a horovod.spark.run(): its tasks, on a thread of the driver."""
+"""The Spark job of a run() or run_elastic(): its tasks, on a thread of the driver."""
 
 from __future__ import annotations
 
@@ -22,17 +22,26 @@ _MOST_SAID = 2000
 
 
 class SparkTasks:
-    """A context: its thread waits for begin(), runs one Spark job of `num_proc` tasks in the job group `group`, and
-    ends horovodrun when the job fails. At its end no task of it runs any more, unless Spark does not answer."""
+    """A context: its thread waits for begin(), runs one Spark job of `num_tasks` tasks in the job group `group`, and
+    ends horovodrun when the job fails. At its end no task of it runs any more, unless Spark does not answer.
+
+    `may_come_late`: some may not have run when all is over, and would wait for a horovodrun that has ended."""
 
     def __init__(
-        self, context: SparkContext, group: str, num_proc: int, host_of_task: Callable[[int], TaskHost]
+        self,
+        context: SparkContext,
+        group: str,
+        num_tasks: int,
+        host_of_task: Callable[[int], TaskHost],
+        *,
+        may_come_late: bool,
     ) -> None:
         self.error: BaseException | None = None
         self.has_ended_launcher = False  # which had not noticed that tasks are gone
         self._context = context
         self._group = group
-        self._num_proc = num_proc
+        self._num_tasks = num_tasks
+        self._last_task_s = _GRACE_S if may_come_late else _LAST_TASK_S
         self._host_of_task = host_of_task
         self._ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._launcher: subprocess.Popen[bytes] | None = None
@@ -49,7 +58,7 @@ class SparkTasks:
     ) -> None:
         self._ports.put(None)
         if kind is None and not self._cancelled:
-            self._thread.join(_LAST_TASK_S)
+            self._thread.join(self._last_task_s)
         end = time.monotonic() + _LAST_TASK_S
         while self._thread.is_alive() and time.monotonic() < end:
             self.cancel()  # again and again: it may be about to begin
@@ -98,8 +107,8 @@ class SparkTasks:
         port = self._ports.get()
         if port is None or self._cancelled:
             return
-        self._context.setJobGroup(self._group, f"{self._num_proc} ranks of Horovod", interruptOnCancel=True)
-        numbers = self._context.parallelize(range(self._num_proc), self._num_proc)
+        self._context.setJobGroup(self._group, f"{self._num_tasks} ranks of Horovod", interruptOnCancel=True)
+        numbers = self._context.parallelize(range(self._num_tasks), self._num_tasks)
         job = numbers.mapPartitionsWithIndex(self._host_of_task(port))
         if not self._cancelled:  # from here on, cancelling the group ends it
             job.collect()

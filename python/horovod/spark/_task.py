@@ -48,7 +48,7 @@ class TaskHost:
 
     def _be_host(self, index: int, host: str) -> None:
         argv = [find_launcher(), "--join", self.address]
-        argv += ["--host-name", f"task-{index}.{host}", "--node-name", node_name(_env.get("CONTAINER_ID"))]
+        argv += ["--host-name", f"{_task_name(index)}.{host}", "--node-name", node_name(_env.get("CONTAINER_ID"))]
         # Longer than the driver waits, who then knows that the tasks run, and ends them.
         argv += ["--start-timeout", str(min(self.start_timeout_s + _LONGER_THAN_DRIVER_S, _MOST_S))]
         argv += ["--end-with-parent", str(os.getpid())]
@@ -64,7 +64,14 @@ class TaskHost:
                 )
             code = _wait(called)
             if code != 0:
-                raise RuntimeError(f"horovod.spark.run: task {index} on {host} ended with {code}: {_end_of(said)}")
+                raise RuntimeError(f"horovod.spark: task {index} on {host} ended with {code}: {_end_of(said)}")
+
+
+def _task_name(index: int) -> str:
+    """A name of its own for each time that Spark runs the task: who had the last one may not have ended yet."""
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context is not None else 0
+    return f"task-{index}-{attempt}" if attempt else f"task-{index}"
 
 
 @contextlib.contextmanager

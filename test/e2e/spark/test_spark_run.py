@@ -202,5 +202,3 @@ def test_bad_arguments_are_named(spark: SparkContext, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOROVOD_SPARK_START_TIMEOUT", "soon")
     with pytest.raises(ValueError, match="HOROVOD_SPARK_START_TIMEOUT=soon: expected a whole number of seconds"):
         horovod.spark.run(lambda: 1)
-    with pytest.raises(NotImplementedError, match=r"horovod\.spark\.run_elastic is not built"):
-        horovod.spark.run_elastic(lambda: 1)
