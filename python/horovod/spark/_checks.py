@@ -36,7 +36,7 @@ class Checks:
         is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
         if not is_number or not 0 < float(value) < math.inf:
             raise ValueError(f"{self._caller}: {name}={value!r}, expected a number of seconds above 0")
-        return math.ceil(value)
+        return math.ceil(float(value))
 
     def start_timeout(self, given: float | None) -> int:
         """Its default is that of HOROVOD_SPARK_START_TIMEOUT."""

@@ -190,8 +190,8 @@ def _why_late(
         )
     unproven = f"; {words.last}" if words.last else ""
     return (
-        f"{job.caller}: after {job.start_timeout_s} s (start_timeout) {words.come} of {num_proc} Spark tasks have called "
-        f"in: {reason}{unproven}"
+        f"{job.caller}: after {job.start_timeout_s} s (start_timeout) {words.come} of {num_proc} Spark tasks have "
+        f"called in: {reason}{unproven}"
     )
 
 
