@@ -231,8 +231,9 @@ void JobDriver::send_launch_frame(int agent) {
 
 void JobDriver::open_agent(const JobAction& action) {
   const Status status = launch_.add_agent(action.agent, action.host, elastic_->addresses_of(action.host.name));
-  if (!status.is_ok()) return apply(job_->agent_lost(action.agent, status.message(), SteadyClock::now()));
-  fleet_.start(action.agent);
+  if (status.is_ok()) return fleet_.start(action.agent);
+  apply(job_->agent_lost(action.agent, status.message(), SteadyClock::now()));
+  if (callers_ != nullptr) callers_->turn_away(action.host.name);
 }
 
 void JobDriver::stop_slot(const JobAction& action) {

@@ -183,6 +183,13 @@ void HostGathering::let_go(const std::string& name) {
   if (called_.let_go(name)) changed();
 }
 
+void HostGathering::turn_away(const std::string& name) {
+  const auto found = std::ranges::find_if(guests_, [&](const auto& one) { return one.second.name == name; });
+  if (found == guests_.end()) return;
+  forget(found->first);
+  left(name);
+}
+
 void HostGathering::end() {
   called_.end();
   for (auto& [id, guest] : guests_) {

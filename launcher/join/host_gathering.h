@@ -43,6 +43,8 @@ class HostGathering {
   std::unique_ptr<SealedLink> take(const std::string& name);
   // The connection of one that was taken is closed: it may call in again, if the job is elastic.
   void let_go(const std::string& name);
+  // The job cannot use it: its connection ends.
+  void turn_away(const std::string& name);
   // The job is over, or ends: those that were not taken are told so, and who calls is refused.
   void end();
 

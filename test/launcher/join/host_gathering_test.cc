@@ -238,6 +238,11 @@ TEST_CASE("to an elastic job hosts come and go as long as it runs", "[unit][join
   const auto again = world.call("n1");
   REQUIRE(world.until([&] { return last == "n1 n3 "; }));
   CHECK(world.gathering->take("n1") != nullptr);
+  const auto useless = world.call("n5");
+  REQUIRE(world.until([&] { return last == "n1 n3 n5 "; }));
+  world.gathering->turn_away("n5");
+  CHECK(last == "n1 n3 ");
+  REQUIRE(world.until([&] { return !useless->link->end().empty(); }));
   // Who waits is told that the job is over.
   std::string word;
   third->link->take_over({.on_proven = {},
