@@ -34,7 +34,7 @@ class SparkTasks:
         num_tasks: int,
         host_of_task: Callable[[int], TaskHost],
         *,
-        may_come_late: bool,
+        may_come_late: bool = False,
     ) -> None:
         self.error: BaseException | None = None
         self.has_ended_launcher = False  # which had not noticed that tasks are gone
