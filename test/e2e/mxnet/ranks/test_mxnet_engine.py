@@ -17,6 +17,7 @@ from horovod import _core
 from mxnet_world import assert_is, assert_usable, everybodys, meet, mine
 from rank_world import comes_true
 
+
 @pytest.fixture
 def let_others_come(tmp_path: Path) -> Callable[[], None]:
     """Rank 0 makes its calls first: the others begin the test when it calls this."""
