@@ -169,10 +169,11 @@ TEST_CASE("Closing both ends at once is quick and silent", "[multi][transport]")
 }
 
 TEST_CASE("A missing child is named when the deadline passes", "[multi][transport]") {
+  const std::string wanted = "control connections: rank 2 did not connect in time";
   Status root_status;
-  Status child_status = Status::timeout("not tried");
+  Status child_status;
   // A busy machine may let the other child come later than that: then it has more time.
-  for (Millis limit(300); !child_status.is_ok() && limit < Millis(30000); limit *= 4) {
+  for (Millis limit(300); root_status.message() != wanted && limit < Millis(30000); limit *= 4) {
     FabricGroup group(3);
     Node root(*group.fabrics[0]);
     Node child(*group.fabrics[1]);
@@ -183,7 +184,7 @@ TEST_CASE("A missing child is named when the deadline passes", "[multi][transpor
   }
   CHECK(child_status.is_ok());
   CHECK(root_status.code() == StatusCode::kTimeout);
-  CHECK(root_status.message() == "control connections: rank 2 did not connect in time");
+  CHECK(root_status.message() == wanted);
 }
 
 TEST_CASE("A connector waits for a peer that opens late", "[multi][transport]") {
