@@ -38,7 +38,11 @@ RunJob = Callable[..., Job]
 
 @pytest.fixture
 def horovodrun(horovodrun_path: str) -> RunJob:
-    """run(2, "script.py", ...) starts that Python script on two ranks and waits for the end of the job."""
+    """run(2, "script.py", ...) starts that Python script on two ranks and waits for the end of the job.
+
+    The launcher ends the survivors of a failure after a second, in which a busy machine may not let them say what they heard.
+    With `survive` they have a minute.
+    """
 
     def run(
         ranks: int,
@@ -46,7 +50,12 @@ def horovodrun(horovodrun_path: str) -> RunJob:
         flags: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         deadline_s: float = DEADLINE_S,
+        survive: bool = False,
     ) -> Job:
-        return run_to_end([horovodrun_path, "-np", str(ranks), *flags, sys.executable, *command], env, deadline_s)
+        python = [sys.executable]
+        if survive:
+            flags = (*flags, "--kill-grace", "60")
+            python = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh", sys.executable]
+        return run_to_end([horovodrun_path, "-np", str(ranks), *flags, *python, *command], env, deadline_s)
 
     return run

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/engine/small_exchange.h"
 
@@ -122,8 +123,13 @@ void SmallExchange::open(Set& set, Tensor& tensor, const Responses& cached) {
 void SmallExchange::evict(wire::CacheBit bit) {
   const auto of = by_bit_.find(wire::value(bit));
   if (of == by_bit_.end()) return;
+  const Responses& cached = of->second.responses;
+  if (cached.size() < cached.front()->group_size) {
+    HVD_LOG(kDebug, "a group's bit is evicted before all of it is announced", log_field("members", cached.size()),
+            log_field("of", cached.front()->group_size));
+  }
   Set& set = sets_.at(of->second.process_set);
-  Tensor* const tensor = find(set, *of->second.responses.front());
+  Tensor* const tensor = find(set, *cached.front());
   if (tensor != nullptr) seal(set, *tensor);
   by_bit_.erase(of);
 }

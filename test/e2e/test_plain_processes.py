@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from horovod.runner.rendezvous import RendezvousServer
+from jobs import free_port
 
 # A rank that does what its standard input says, one word a line, and prints what came of it. It needs no framework.
 RANK = """
@@ -80,13 +80,6 @@ def ranks() -> Iterator[Ranks]:
     for rank in started:
         rank.process.kill()
         rank.process.communicate()
-
-
-def free_port() -> int:
-    """A port for servers that follow one another."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def both_sum(ranks: Ranks) -> None:

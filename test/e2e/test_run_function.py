@@ -196,13 +196,21 @@ def test_an_exception_of_a_signal_handler_ends_the_job_first() -> None:
     def expire(*_: Any) -> None:
         raise TimeoutError("time is up")
 
+    class Awaited(subprocess.Popen[bytes]):
+        is_new = True
+
+        def wait(self, timeout: float | None = None) -> int:
+            if self.is_new:
+                self.is_new = False
+                signal.raise_signal(signal.SIGALRM)
+            return super().wait(timeout)
+
     before = signal.signal(signal.SIGALRM, expire)
     script = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(3))\nprint(flush=True)\nsignal.pause()"
     try:
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as job:
+        with Awaited([sys.executable, "-c", script], stdout=subprocess.PIPE) as job:
             assert job.stdout is not None
             job.stdout.readline()
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
             with pytest.raises(TimeoutError, match="time is up"):
                 _caller._wait(job)
             assert job.returncode == 3

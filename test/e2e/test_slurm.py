@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_other_starters import RANK, told
 
-from jobs import examples, run_to_end
+from jobs import examples, free_ports, run_to_end
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc")
 
@@ -40,15 +40,6 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
 PartitionName=main Nodes=n1,n2 Default=YES State=UP
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now; Slurm's configuration has to name them."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def until_it_answers(command: list[str], word: str, deadline_s: float = 30) -> None:

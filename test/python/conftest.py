@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -19,6 +21,13 @@ class Fake:
 
     core: FakeCore
     hvd: Any
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """What a session sets, HOROVOD_SIZE for one, is not there in the next test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def _own_modules() -> list[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 240
+SUPPORT = {"PYTHONPATH": str(ROOT / "test" / "support")}  # for jobs whose scripts import from there
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,23 @@ def run_to_end(
         out, err = process.communicate()
         pytest.fail(f"{' '.join(command)} did not end within {deadline_s} s\n{Job(-1, out, err).text}")
     return Job(process.returncode, out, err)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback for servers that have to be told them. No connection that others make takes one meanwhile."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])  # that those get
+    ports: list[int] = []
+    with contextlib.ExitStack() as taken:
+        while len(ports) < count:
+            with contextlib.suppress(OSError):
+                port = random.randrange(max(1024, lowest - 8000), lowest)
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+    return ports
+
+
+def free_port() -> int:
+    return free_ports(1)[0]
 
 
 def assert_soon(measure: Callable[[], float], limit_s: float) -> None:

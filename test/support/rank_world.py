@@ -7,7 +7,8 @@ two ranks prove enough for `make test`; `make test-slow` runs them on one and th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -28,6 +29,14 @@ def choose(config: pytest.Config, items: list[pytest.Item], missing: Iterable[st
 
     config.hook.pytest_deselected(items=[item for item in items if not fits(item)])
     items[:] = [item for item in items if fits(item)]
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether it does in half a minute."""
+    end = time.monotonic() + 30
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    return condition()
 
 
 def check_nothing_is_left(sets_too: bool = True) -> None:

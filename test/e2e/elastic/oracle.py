@@ -20,6 +20,8 @@ from peer_proxy import KINDS as PEER_KINDS
 from peer_proxy import Fault as PeerFault
 from peer_proxy import PeerProxy
 
+from jobs import SUPPORT
+
 WORKER = Path(__file__).resolve().parent / "oracle_worker.py"
 
 
@@ -54,7 +56,7 @@ class OracleJob(ElasticJob):
         command: tuple[str, ...] = (sys.executable, str(WORKER), str(folder), "97", *([more] if more else []))
         if wrapper:
             command = ("sh", "-c", wrapper, *command)
-        super().__init__((horovodrun,), folder, flags, command, hosts, env=env)
+        super().__init__((horovodrun,), folder, flags, command, hosts, env={**SUPPORT, **(env or {})})
 
     def said(self, *words: str) -> list[Said]:
         pattern = re.compile(

@@ -27,6 +27,7 @@ from worker_support import broadcast_object, collectives
 from horovod._common.session import basics, init, rank, size
 from horovod.common.elastic import ObjectState, restart_session, run_fn
 from horovod.common.exceptions import HorovodInternalError
+from living_threads import living_threads
 
 FOLDER = Path(sys.argv[1])
 SAMPLES = int(sys.argv[2])
@@ -74,7 +75,7 @@ def resources() -> dict[str, int]:
         listening += len(inodes & set(links))
     shared = sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines())
     return {
-        "descriptors": len(links), "threads": len(list(Path("/proc/self/task").iterdir())), "ports": listening,
+        "descriptors": len(links), "threads": living_threads(), "ports": listening,
         "shared": shared,
     }  # fmt: skip
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 
 import jax
 import optax
 
 import horovod.jax as hvd
+from when_waiting import when_waiting
 
 END_IN_STEP = 20
 
@@ -30,7 +30,7 @@ def end(step: int) -> None:
     if sys.argv[1] == "stall":
         if hvd.rank() == 1:
             time.sleep(60)
-        threading.Timer(2.0, end_now, [signal.SIGINT]).start()
+        when_waiting(lambda: end_now(signal.SIGINT))
     elif hvd.rank() == 1:
         end_now(signal.SIGKILL)
 

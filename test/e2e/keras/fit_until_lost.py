@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ import keras
 import numpy as np
 
 import horovod.keras as hvd
+from when_waiting import when_waiting
 
 END_IN_STEP = 20
 SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT}
@@ -28,7 +28,7 @@ class EndInStep(keras.callbacks.Callback):  # type: ignore[misc]
         if sys.argv[1] == "stall":
             if hvd.rank() == 1:
                 time.sleep(60)
-            threading.Timer(2.0, end_now, [signal.SIGINT]).start()
+            when_waiting(lambda: end_now(signal.SIGINT))
         elif hvd.rank() == 1:
             end_now(SIGNALS[sys.argv[1]])
 

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from jobs import SUPPORT, assert_soon
+
+SOON_S = 2.0
 SCRIPT = Path(__file__).parent / "fit_until_lost.py"
 
 
 def run(horovodrun: Any, backend: str, how: str, model: str) -> Any:
-    env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
-    return horovodrun(2, str(SCRIPT), how, model, env=env)
+    env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1", **SUPPORT}
+    return horovodrun(2, str(SCRIPT), how, model, env=env, survive=how != "stall")
 
 
 @pytest.mark.parametrize(
@@ -28,19 +31,20 @@ def run(horovodrun: Any, backend: str, how: str, model: str) -> Any:
     ],
 )
 def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, model: str, how: str) -> None:
-    job = run(horovodrun, backend, how, model)
-    assert job.code != 0, job.text
-    ended = float(re.search(r"\[1\]<stdout>:ends ([\d.]+)", job.out)[1])
-    survivor = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+) (.*)", job.out)
-    assert survivor, job.text
-    assert survivor[2] == "HorovodInternalError", job.text
-    assert "rank 1" in survivor[3]
-    assert float(survivor[1]) - ended < 2.0
-    own = re.search(r"\[1\]<stdout>:heard ([\d.]+) (\w+)", job.out)
-    assert (own is not None) == (how == "interrupt")
-    if own is not None:
-        assert own[2] == "KeyboardInterrupt"
-        assert float(own[1]) - ended < 2.0
+    def seconds() -> float:
+        job = run(horovodrun, backend, how, model)
+        assert job.code != 0, job.text
+        ended = float(re.search(r"\[1\]<stdout>:ends ([\d.]+)", job.out)[1])
+        survivor = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+) (.*)", job.out)
+        assert survivor, job.text
+        assert survivor[2] == "HorovodInternalError", job.text
+        assert "rank 1" in survivor[3]
+        own = re.search(r"\[1\]<stdout>:heard ([\d.]+) (\w+)", job.out)
+        assert (own is not None) == (how == "interrupt")
+        assert own is None or own[2] == "KeyboardInterrupt"
+        return max(float(heard[1]) for heard in (survivor, own) if heard) - ended
+
+    assert_soon(seconds, SOON_S)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +52,13 @@ def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, mo
     [("torch", "dense"), pytest.param("jax", "dense", marks=pytest.mark.slow), ("jax", "convolutions")],
 )
 def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str, model: str) -> None:
-    job = run(horovodrun, backend, "stall", model)
-    assert job.code == 130, job.text
-    sent = float(re.search(r"\[0\]<stdout>:ends ([\d.]+)", job.out)[1])
-    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+)", job.out)
-    assert heard, job.text
-    assert heard[2] == "KeyboardInterrupt"
-    assert float(heard[1]) - sent < 2.0
+    def seconds() -> float:
+        job = run(horovodrun, backend, "stall", model)
+        assert job.code == 130, job.text
+        sent = float(re.search(r"\[0\]<stdout>:ends ([\d.]+)", job.out)[1])
+        heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+)", job.out)
+        assert heard, job.text
+        assert heard[2] == "KeyboardInterrupt"
+        return float(heard[1]) - sent
+
+    assert_soon(seconds, SOON_S)

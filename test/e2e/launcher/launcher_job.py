@@ -139,3 +139,14 @@ class RunningJob:
 
 
 StartJob = Callable[..., RunningJob]
+
+
+def ended_by_timeout(start_job: StartJob, says: Callable[[RunningJob], bool], *arguments: str) -> RunningJob:
+    """A job that --timeout has ended when its ranks were where they say so, which takes them longer on a busy machine."""
+    for seconds in (1, 2, 4, 8, 16, 32):
+        job = start_job("--timeout", str(seconds), *arguments)
+        assert job.wait(seconds + 30) == 124, job
+        assert f"the job has run for {seconds} s (--timeout)" in job.err, job
+        if says(job):
+            return job
+    pytest.fail(f"they do not say it\n{job}")

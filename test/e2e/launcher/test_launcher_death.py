@@ -10,6 +10,8 @@ import time
 import pytest
 from launcher_job import StartJob, eventually
 
+from jobs import assert_soon
+
 # A rank with three children: one in its group, one in a session of its own, and one in a session of its own whose parent has
 # ended. All ignore SIGTERM: the first and the third because that is inherited.
 FAMILY = (
@@ -49,15 +51,18 @@ def test_a_launcher_that_is_killed_at_any_moment_leaves_nothing(start_job: Start
 
 @pytest.mark.parametrize("victim", ["hvd-agent", "hvd-guard"])
 def test_an_agent_that_is_killed_takes_its_ranks_along_and_is_reported(start_job: StartJob, victim: str) -> None:
-    job = start_job("-np", "2", "sh", "-c", FAMILY)
-    ready(job, 2)
-    started = time.monotonic()
-    os.kill(job.named(victim)[0], signal.SIGKILL)
-    assert job.wait() == 1
-    if victim == "hvd-agent":
-        assert time.monotonic() - started < 2
-    assert "lost host localhost: its agent" in job.err
-    job.wait_all_gone(5)
+    def seconds() -> float:
+        job = start_job("-np", "2", "sh", "-c", FAMILY)
+        ready(job, 2)
+        started = time.monotonic()
+        os.kill(job.named(victim)[0], signal.SIGKILL)
+        assert job.wait() == 1
+        took = time.monotonic() - started
+        assert "lost host localhost: its agent" in job.err
+        job.wait_all_gone(5)
+        return took
+
+    assert_soon(seconds, 2 if victim == "hvd-agent" else 30)
 
 
 def test_the_loss_of_one_host_ends_the_ranks_of_the_other(start_job: StartJob) -> None:
@@ -94,15 +99,18 @@ def test_stubborn_ranks_are_killed_after_five_seconds(start_job: StartJob) -> No
 
 
 def test_a_second_interrupt_kills_at_once(start_job: StartJob) -> None:
-    job = start_job("-np", "2", "sh", "-c", FAMILY)
-    ready(job, 2)
-    job.signal(signal.SIGINT)
-    job.wait_for("got SIGINT: terminating the ranks")
-    started = time.monotonic()
-    job.signal(signal.SIGINT)
-    assert job.wait() == 130
-    assert time.monotonic() - started < 2
-    job.wait_all_gone(1)
+    def seconds() -> float:
+        job = start_job("-np", "2", "sh", "-c", FAMILY)
+        ready(job, 2)
+        job.signal(signal.SIGINT)
+        job.wait_for("got SIGINT: terminating the ranks")
+        started = time.monotonic()
+        job.signal(signal.SIGINT)
+        assert job.wait() == 130
+        job.wait_all_gone()
+        return time.monotonic() - started
+
+    assert_soon(seconds, 2)
 
 
 def test_an_interrupt_while_agents_are_being_reached_ends_the_launch(start_job: StartJob, tmp_path: object) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob, eventually
 
+from jobs import assert_soon
+
 PYTHON = sys.executable
 FRAME_H = Path(__file__).resolve().parents[3] / "launcher/protocol/frame.h"
 PROTOCOL = int(re.search(r"kAgentProtocolVersion = (\d+);", FRAME_H.read_text())[1])
@@ -60,17 +62,21 @@ def test_a_reader_that_does_not_read_does_not_hold_up_a_signal(start_job: StartJ
 
 
 def test_a_third_signal_leaves_at_once(start_job: StartJob) -> None:
-    job, read_end = held_job(start_job, "sh", "-c", "trap '' INT; yes")
-    started = time.monotonic()
-    job.signal(signal.SIGINT)
-    job.wait_for("got SIGINT: terminating the ranks")
-    job.signal(signal.SIGINT)
-    job.wait_for("got SIGINT: killing the ranks")
-    job.signal(signal.SIGINT)
-    assert job.wait(5) == 130
-    assert time.monotonic() - started < 1.9
-    job.wait_all_gone()
-    os.close(read_end)
+    def seconds() -> float:
+        job, read_end = held_job(start_job, "sh", "-c", "trap '' INT; yes")
+        started = time.monotonic()
+        job.signal(signal.SIGINT)
+        job.wait_for("got SIGINT: terminating the ranks")
+        job.signal(signal.SIGINT)
+        job.wait_for("got SIGINT: killing the ranks")
+        job.signal(signal.SIGINT)
+        assert job.wait() == 130
+        took = time.monotonic() - started
+        job.wait_all_gone()
+        os.close(read_end)
+        return took
+
+    assert_soon(seconds, 1.9)  # the last output would have 2 s
 
 
 def test_output_that_nobody_took_does_not_outlive_the_users_patience(start_job: StartJob) -> None:
@@ -129,21 +135,27 @@ while True:
 
 
 def test_the_users_words_reach_the_ranks_and_patience_is_his_choice(start_job: StartJob) -> None:
-    job = start_job("-np", "2", "--kill-grace", "1", PYTHON, "-c", PATIENT)
-    eventually(lambda: job.out.count(":ready\n") == 2, "both ranks run")
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
-        job.signal(number)
-        eventually(lambda name=number.name: job.out.count(f"got {name}") == 2, f"both ranks have got {number.name}")  # type: ignore[misc]
-    assert job.wait() == 130
-    ended = time.monotonic()
-    for rank in range(2):
-        words = [line.split() for line in job.lines(f"[{rank}]<stdout>:got ")]
-        assert [word for word, _ in words] == ["SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM"]
-        interrupted, terminated = float(words[2][1]), float(words[3][1])
-        assert 0.9 <= terminated - interrupted < 2.5
-        assert 0.9 <= ended - terminated < 4
-    assert "SIGTERM in 1 s, SIGKILL 1 s later" in job.err
-    job.wait_all_gone()
+    def late() -> float:
+        job = start_job("-np", "2", "--kill-grace", "1", PYTHON, "-c", PATIENT)
+        eventually(lambda: job.out.count(":ready\n") == 2, "both ranks run")
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+            sent = time.monotonic()
+            job.signal(number)
+            eventually(lambda name=number.name: job.out.count(f"got {name}") == 2, f"both ranks have got {number.name}")  # type: ignore[misc]
+        assert job.wait() == 130
+        ended = time.monotonic()
+        terminated = []
+        for rank in range(2):
+            words = [line.split() for line in job.lines(f"[{rank}]<stdout>:got ")]
+            assert [word for word, _ in words] == ["SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM"]
+            terminated.append(float(words[3][1]))
+        assert "SIGTERM in 1 s, SIGKILL 1 s later" in job.err
+        job.wait_all_gone()
+        assert min(terminated) - sent >= 1
+        assert ended - sent >= 2
+        return max(max(terminated) - sent - 1, ended - min(terminated) - 1)
+
+    assert_soon(late, 1.5)
 
 
 def test_a_signal_for_the_program_does_not_hit_its_helpers(start_job: StartJob) -> None:

@@ -47,7 +47,11 @@ def test_ranks_share_the_cores_and_show_where_python_crashed(start_job: StartJob
 
 
 def test_the_last_lines_of_a_failed_rank_are_repeated_only_when_they_are_out_of_sight(start_job: StartJob) -> None:
-    script = "[ $HOROVOD_RANK = 1 ] && { echo the reason >&2; kill -KILL $$; }; sleep 0.3; seq 60; exit 0"
+    # The other rank prints when it is told to end: after the failure.
+    script = (
+        "[ $HOROVOD_RANK = 1 ] && { until [ -e ready ]; do sleep 0.01; done; echo the reason >&2; kill -KILL $$; };"
+        " trap 'seq 60; exit 0' TERM; touch ready; while :; do sleep 0.01; done"
+    )
     job = start_job("-np", "2", "sh", "-c", script)
     assert job.wait() == 137
     assert "its last lines on stderr:\n    the reason\n" in job.err

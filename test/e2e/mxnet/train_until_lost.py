@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 
 import mxnet as mx
 
 import horovod.mxnet as hvd
+from when_waiting import when_waiting
 
 END_IN_STEP = 20
 
@@ -29,7 +29,7 @@ def end(step: int) -> None:
     if sys.argv[1] == "stall":
         if hvd.rank() == 1:
             time.sleep(60)
-        threading.Timer(2.0, end_now, [signal.SIGINT]).start()
+        when_waiting(lambda: end_now(signal.SIGINT))
     elif hvd.rank() == 1:
         if sys.argv[1] == "raise":
             print("ends", time.time(), flush=True)

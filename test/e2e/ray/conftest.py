@@ -26,6 +26,20 @@ def by_value(module: str) -> None:
         pickle.register_pickle_by_value(sys.modules[module])
 
 
+def started(start: Callable[[], Any]) -> Any:
+    """What `start` returns, in up to three tries: Ray gives up what does not start in 30 s, as on a busy machine."""
+    import ray
+
+    for _ in range(2):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+    return start()
+
+
 @pytest.fixture(scope="module")
 def make_nodes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Adds nodes to a Ray that has one, without processors: make_nodes(2, num_cpus=1) returns them."""
@@ -33,7 +47,8 @@ def make_nodes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     from ray.cluster_utils import Cluster
 
     by_value(request.module.__name__)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
     ray.init(address=cluster.address, log_to_driver=False)
 
     def make(number: int, **arguments: Any) -> list[Any]:
@@ -51,7 +66,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     import ray
 
     by_value(request.module.__name__)
-    ray.init("local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False)
+    started(lambda: ray.init("local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False))
     yield
     ray.shutdown()
 

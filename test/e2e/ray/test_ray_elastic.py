@@ -35,6 +35,12 @@ def nodes(make_nodes: Any) -> Any:
     return make_nodes(2, num_cpus=1)
 
 
+@pytest.fixture(autouse=True)
+def free(nodes: Any, eventually: Any) -> None:
+    """Ray says late that what the test before has used is free."""
+    eventually(lambda: ray.available_resources().get("CPU") == 2)
+
+
 def train(at_batch: Callable[[Any], None], is_done: Callable[[Any], bool]) -> Any:
     """A loop that logs the batch and the number of ranks; the result is who this was at the end."""
     from worker_support import broadcast_object
@@ -102,7 +108,6 @@ def test_a_job_runs_on_all_nodes_and_leaves_nothing(nodes: Any, eventually: Any,
             call()
     executor.shutdown()
     eventually(lambda: not any(Path(f"/proc/{result[3]}").exists() for result in results))
-    eventually(lambda: ray.available_resources().get("CPU") == 2)
     assert set(threading.enumerate()) == threads
     assert dict(os.environ) == environment
 
@@ -215,11 +220,12 @@ def test_a_node_without_room_is_named(taken: str) -> None:
     assert f"no room within 0.5 s for CPU: 1 on node {taken}" in run.stderr
 
 
-def test_a_busy_node_is_done_without(taken: str) -> None:
+def test_a_busy_node_is_done_without(taken: str, eventually: Any) -> None:
     executor = RayExecutor(settings(), min_workers=1)
     executor.start()
     (node,) = executor.run(lambda: os.environ["HOROVOD_HOSTNAME"])
     assert node != taken
+    eventually(lambda: ray.available_resources().get("CPU") == 1)
     executor = RayExecutor(settings(), min_workers=2, elastic_timeout=1)
     executor.start()
     with pytest.raises(TimeoutError, match="room for 1, beside what else runs; alone for 2"):

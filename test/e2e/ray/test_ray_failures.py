@@ -7,11 +7,14 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from ray.util.placement_group import placement_group_table
+
+from horovod.ray import adapter
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -114,15 +117,28 @@ def test_a_rank_that_never_ends_does_not_hold_up_a_failure(executor: Any) -> Non
     assert time.monotonic() - start < SOON_S
 
 
-def test_a_call_waits_for_ranks_that_end_soon_after_a_failure(executor: Any) -> None:
+def test_a_call_waits_for_ranks_that_end_soon_after_a_failure(
+    executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+
     def train() -> None:
         if os.environ["HOROVOD_RANK"] == "1":
             raise ValueError("wrong")
-        time.sleep(2)  # longer than the cause of a failure is waited for
+        while not go.exists():
+            time.sleep(0.01)
+
+    def wait(*arguments: Any, **named: Any) -> Any:
+        if named["timeout"] == adapter._WAIT_FOR_OTHERS_S:
+            go.touch()
+        return ray_wait(*arguments, **named)
 
     with pytest.raises(ValueError, match="wrong"):
         executor.run(train)
+    ray_wait = ray.wait
+    monkeypatch.setattr(ray, "wait", wait)
     assert executor.run(reduced) == [2.0, 2.0]
+    assert go.exists(), "rank 0 was not waited for"
 
 
 def test_sys_exit_ends_the_call_and_not_the_rank(executor: Any) -> None:

@@ -61,20 +61,28 @@ def test_ranks_are_numbered_by_node_and_share_a_secret(make_nodes: Any, make_exe
 def test_a_secret_that_comes_late_is_removed_too(
     make_nodes: Any, tmp_path: Path, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def keep_late(secret: str) -> str:
-        time.sleep(1)
-        return keep(secret)
+    go = tmp_path / "go"
+    begin = _secrets._on_node
 
-    def keep(secret: str) -> str:
+    def keep_late(secret: str) -> str:
+        while not go.exists():
+            time.sleep(0.01)
         path = tmp_path / "job" / "secret"
         path.parent.mkdir()
         path.write_text(secret)
         (tmp_path / "came").touch()
         return str(path)
 
+    def on_node(node: str, function: Any, argument: Any) -> Any:
+        call = begin(node, function, argument)
+        if function is _secrets.forget:
+            go.touch()
+        return call
+
     (tmp_path / "mine").write_text("secret", encoding="ascii")
     secrets = _secrets.NodeSecrets()
     monkeypatch.setattr(_secrets, "keep", keep_late)
+    monkeypatch.setattr(_secrets, "_on_node", on_node)
     with pytest.raises(TimeoutError, match=r"no answer within 0\.1 s of node"):
         secrets.hand_over(str(tmp_path / "mine"), [ray.get_runtime_context().get_node_id()], 0.1)
     secrets.forget()

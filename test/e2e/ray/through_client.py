@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,12 +25,20 @@ def train(base: int) -> Any:
     return session.rank(), session.size(), base
 
 
+def stay(begun: str) -> None:
+    with open(begun, "w"):
+        time.sleep(600)
+
+
 def shut_down_during_a_call(executor: RayExecutor) -> None:
     secret = executor.execute_single(lambda _: os.environ["HOROVOD_SECRET_FILE"])
     assert os.path.exists(secret)
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(executor.run, time.sleep, [600])
-        time.sleep(0.5)
+    with ThreadPoolExecutor(1) as pool, tempfile.TemporaryDirectory() as folder:
+        begun = os.path.join(folder, "begun")
+        running = pool.submit(executor.run, stay, [begun])
+        while not os.path.exists(begun):  # its caller's deadline bounds it
+            assert not running.done(), running.result()
+            time.sleep(0.01)
         with pytest.raises(RuntimeError, match=r"still runs: shutdown\(\) ends it"):
             executor.run(train, [7])
         executor.shutdown()

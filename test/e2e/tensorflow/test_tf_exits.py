@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs import run_to_end
+from jobs import SUPPORT, assert_soon, run_to_end
 
 SCRIPTS = Path(__file__).parent / "scripts"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -24,7 +24,7 @@ def lose_last_rank(
     horovodrun: Any, ranks: int, mode: str, how: str, *codes: int
 ) -> tuple[list[tuple[float, str]], str]:
     """What each survivor said: how long after the other's end, and with which words. And all output."""
-    job = horovodrun(ranks, str(SCRIPTS / "lost_rank.py"), mode, how, env=QUIET)
+    job = horovodrun(ranks, str(SCRIPTS / "lost_rank.py"), mode, how, env=QUIET, survive=True)
     assert job.code in codes, job.text
     left = re.search(r"leaves ([\d.]+)", job.out)
     assert left, job.text
@@ -38,10 +38,12 @@ def lose_last_rank(
     [pytest.param("eager", 3, marks=pytest.mark.slow), ("function", 2), pytest.param("session", 2, marks=pytest.mark.slow), ("fit", 2)],
 )
 def test_a_killed_rank_fails_every_survivors_step(horovodrun: Any, mode: str, ranks: int) -> None:
-    noticed, text = lose_last_rank(horovodrun, ranks, mode, "kill", 128 + signal.SIGKILL)
-    for after, said in noticed:
-        assert after < 1.0, text
-        assert f"rank {ranks - 1}" in said, text
+    def seconds() -> float:
+        noticed, text = lose_last_rank(horovodrun, ranks, mode, "kill", 128 + signal.SIGKILL)
+        assert all(f"rank {ranks - 1}" in said for _, said in noticed), text
+        return max(after for after, _ in noticed)
+
+    assert_soon(seconds, 1.0)
 
 
 def test_an_exception_between_steps_is_named(horovodrun: Any) -> None:
@@ -72,8 +74,8 @@ def test_ctrl_c_in_fit_ends_the_job(horovodrun: Any) -> None:
 WAITS = "eager gather objects function loop gradient session monitored_session fit".split()
 
 
-def test_ctrl_c_interrupts_every_wait(horovodrun: Any) -> None:
-    job = horovodrun(2, str(SCRIPTS / "interrupts.py"), env=QUIET)
+def test_ctrl_c_interrupts_every_wait(horovodrun: Any, tmp_path: Path) -> None:
+    job = horovodrun(2, str(SCRIPTS / "interrupts.py"), str(tmp_path / "interrupted"), env={**QUIET, **SUPPORT})
     assert job.code == 0, job.text
     compiled = re.findall(r"session of rank (\d): ended", job.out)  # from TensorFlow 2.18 on
     assert re.findall(r"(\w+): soon", job.out) == [*WAITS, *(["compiled"] if compiled else [])], job.text

@@ -25,7 +25,7 @@ RAISING = """
         hvd.allreduce(torch.ones(1), name="alone")
     except hvd.HorovodInternalError as error:
         print("noticed", time.time(), error, flush=True)
-        sys.exit(3)
+        os._exit(3)  # the end of an interpreter with torch takes up to seconds on a busy machine
 """
 
 
@@ -125,7 +125,7 @@ def test_an_exception_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path)
             optimizer.step()
         """,
     )
-    job = horovodrun(3, script, deadline_s=60)
+    job = horovodrun(3, script, deadline_s=60, survive=True)
     assert job.code == 1, job.text
     named = re.findall(r"HorovodInternalError: .*rank 0 is lost: uncaught exception ValueError: bad batch", job.err)
     assert len(named) == 2, job.text
@@ -218,7 +218,7 @@ def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Pat
     )
 
     def seconds() -> float:
-        job = horovodrun(2, script, deadline_s=60)
+        job = horovodrun(2, script, deadline_s=60, survive=True)
         assert job.code == 128 + signal.SIGKILL, job.text
         noticed = re.search(r"noticed after ([\d.]+)", job.out)
         assert noticed, job.text

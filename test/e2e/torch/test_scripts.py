@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jobs import SUPPORT
+
 FOLDER = Path(__file__).parent
 SCRIPTS = sorted((FOLDER / "scripts").glob("*.py"))
 # These compile, or start other processes, for longer than the others take together.
@@ -14,7 +16,7 @@ SLOW = {"compiled_model", "data_loader_workers"}
 
 
 def world(horovodrun: Any, scripts: list[Path]) -> Any:
-    env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(FOLDER.parent.parent / "support")}
+    env = {"OMP_NUM_THREADS": "1", **SUPPORT}
     return horovodrun(2, str(FOLDER / "run_scripts.py"), *map(str, scripts), env=env)
 
 

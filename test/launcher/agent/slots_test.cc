@@ -95,7 +95,15 @@ class AgentUnderTest {
   template <typename Message>
   void send(FrameType type, const Message& message) {
     const Bytes frame = encode_frame(type, 7, encode(message));
-    REQUIRE(write_all(in_.get(), frame.data(), frame.size()).is_ok());
+    unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+    if (!holds_back_) send_all();
+  }
+  // What is sent meanwhile goes together: the agent acts on none of it before it has all.
+  void hold_back() { holds_back_ = true; }
+  void send_all() {
+    REQUIRE(write_all(in_.get(), unsent_.data(), unsent_.size()).is_ok());
+    unsent_.clear();
+    holds_back_ = false;
   }
   void let_go() { in_.reset(); }
 
@@ -180,6 +188,8 @@ class AgentUnderTest {
   pid_t guard_ = -1;
   int agent_ = -1;
   Fd in_;
+  Bytes unsent_;
+  bool holds_back_ = false;
   Fd out_;
   std::optional<CookieScanner> scanner_;
   FrameDecoder decoder_;
@@ -294,10 +304,12 @@ TEST_CASE("A second process of a slot outlives neither the lease nor its agent",
 
 TEST_CASE("A signal ends what was about to start", "[agent]") {
   AgentUnderTest agent;
+  agent.hold_back();
   agent.launch(2);
   agent.start({.slot = 0, .number = 1}, "echo never");
   agent.start({.slot = 1, .number = 1}, "exit 0");
   agent.send(FrameType::kSignal, SignalMessage{.slot = 0, .signal = SIGTERM});
+  agent.send_all();
   agent.wait_for("ended 0.1: was killed by signal 15 (SIGTERM)");
   agent.wait_for("ended 1.1: exited with code 0");
   CHECK(agent.lines_of({.slot = 0, .number = 1}).empty());

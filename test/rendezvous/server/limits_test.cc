@@ -97,13 +97,13 @@ TEST_CASE("Who has not shown the key is judged by the head, before any body", "[
   RawClient late(job.server->port());
   late.send("POST /v1/session HTTP/1.1\r\nHost: x\r\nContent-Length: 256\r\n\r\n");
   CHECK(late.closed_within(admission::kIntroductionDeadline + Millis(1000)));
-  CHECK(job.server->stats().late == 1);
+  CHECK(job.server->stats().late >= 1);  // and those above, where they were slow
 }
 
 TEST_CASE("A client that trickles its first head is closed at the deadline", "[multi][rendezvous]") {
   Job job(2);
-  RawClient client(job.server->port());
   const TimePoint start = SteadyClock::now();
+  RawClient client(job.server->port());
   // Far more patience than the deadline: bytes must not extend it.
   const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
   std::size_t sent = 0;
@@ -118,8 +118,8 @@ TEST_CASE("A client that trickles its first head is closed at the deadline", "[m
 TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][rendezvous][slow]") {
   Job job(2);
   RawSession session(job.server->port(), job.secret);
+  const TimePoint start = SteadyClock::now();  // the deadline begins when the server has opened it
   REQUIRE(session.open());
-  const TimePoint start = SteadyClock::now();
   const Bytes request = session.sign(key_route(Action::kPut, "s", "k"), Bytes(1000));
   std::size_t sent = request.size() - 900;
   session.raw().send(ByteSpan(request).first(sent));

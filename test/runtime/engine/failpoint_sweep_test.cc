@@ -14,6 +14,7 @@
 #include "runtime/base/failpoint.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
+#include "test/support/threads.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -169,17 +170,10 @@ std::size_t shared_mappings() {
 // What a process must not have more of after a job.
 struct Holdings {
   std::size_t descriptors = entries("/proc/self/fd");
-  std::size_t threads = entries("/proc/self/task");
+  int threads = living_threads();
   std::size_t shared = shared_mappings();
   bool operator==(const Holdings&) const = default;
 };
-
-// The kernel takes a joined thread off its list a moment later.
-bool nothing_more_than(const Holdings& before) {
-  const Deadline deadline = Deadline::after(Millis(5000));
-  while (!(Holdings() == before) && !deadline.expired()) std::this_thread::yield();
-  return Holdings() == before;
-}
 
 // One of the like, by the seed.
 std::vector<std::string> actions(Kind kind, std::mt19937& random) {
@@ -234,7 +228,7 @@ void try_one(const std::string& text, Path path, bool harmless, const Holdings& 
     CHECK(trial.problems() == "");
     if (harmless) CHECK(trial.failures() == 0);
   }
-  CHECK(nothing_more_than(before));
+  CHECK(Holdings() == before);
 }
 
 void sweep(unsigned seed) {

@@ -5,6 +5,7 @@
 
 #include "runtime/wire/codec.h"
 #include "test/runtime/engine/exchange_members.h"
+#include "test/support/captured_log.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
@@ -82,11 +83,14 @@ TEST_CASE("A group that is announced in several decisions comes out right when i
   const int capacity = GENERATE(1, 1024);
   JobFixture job(2);
   Problems problems;
+  const CapturedLog log;
   job.run([&](Session& session) { run_long_group(session, problems, 16); },
           [&](config::RuntimeConfig& config) {
             config.cache_capacity = capacity;
             config.fusion_threshold = 1024;
+            config.log_level = LogLevel::kDebug;
           });
+  CHECK(log.count("a group's bit is evicted before all of it is announced") > 0);
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 import mxnet as mx
@@ -13,41 +15,38 @@ import pytest
 import horovod.mxnet as hvd
 from horovod import _core
 from mxnet_world import assert_is, assert_usable, everybodys, meet, mine
+from rank_world import comes_true
 
-LATE_S = 0.5
 
-
-def begin_late(rank: int) -> float:
-    """All ranks meet, and one comes later; when they met."""
-    meet()
-    now = time.monotonic()
-    if hvd.rank() == rank:
-        time.sleep(LATE_S)
-    return now
+@pytest.fixture
+def let_others_come(tmp_path: Path) -> Callable[[], None]:
+    """Rank 0 makes its calls first: the others begin the test when it calls this."""
+    go = Path(hvd.broadcast_object(str(tmp_path / "go"), name="go"))
+    if hvd.rank() == 0:
+        return go.touch
+    assert comes_true(go.exists), "rank 0 waits for calls that the others have not made"
+    return lambda: None
 
 
 @pytest.mark.usefixtures("several_ranks")
-def test_a_call_returns_before_the_others_have_made_it() -> None:
-    met = begin_late(1)
+def test_a_call_returns_before_the_others_have_made_it(let_others_come: Callable[[], None]) -> None:
     given, written = mine(), mine()
     made = hvd.allreduce(given, op=hvd.Sum, name="late")
     hvd.broadcast_(written, 1, name="written late")
-    if hvd.rank() == 0:
-        assert time.monotonic() - met < LATE_S / 2
+    let_others_come()
     assert_is(made, sum(everybodys()))
-    assert time.monotonic() - met >= LATE_S
     assert_is(written, everybodys()[1])
 
 
 @pytest.mark.usefixtures("several_ranks")
-def test_later_writes_and_reads_wait_for_a_pending_call() -> None:
-    begin_late(1)
+def test_later_writes_and_reads_wait_for_a_pending_call(let_others_come: Callable[[], None]) -> None:
     given = mine()
     made = hvd.allreduce(given, op=hvd.Sum, name="pending")
     given[:] = -1  # must not reach the others
     hvd.allreduce_(made, op=hvd.Max, name="again")
     made += 1
     doubled = made * 2
+    let_others_come()
     assert_is(doubled, 2 * (sum(everybodys()) + 1))
     assert_is(given, np.full((4, 3), -1.0))
 
@@ -127,18 +126,23 @@ def test_a_call_on_what_has_failed_is_not_made() -> None:
 
 
 @pytest.mark.usefixtures("several_ranks")
-def test_two_calls_of_one_name_at_once() -> None:
+def test_two_calls_of_one_name_at_once(let_others_come: Callable[[], None]) -> None:
     """One of them is refused, whichever the engine begins later, as long as the other is under way."""
-    begin_late(1)
     if hvd.rank() != 0:
         hvd.allreduce(mine(), op=hvd.Sum, name="twice").wait_to_read()
     else:
-        outcomes: list[Any] = []
-        for made in [hvd.allreduce(mine(), op=hvd.Sum, name="twice") for _ in range(2)]:
+        def outcome(made: Any) -> Any:
             try:
-                outcomes.append(made.asnumpy())
+                return made.asnumpy()
             except mx.MXNetError as error:
-                outcomes.append(str(error))
+                return str(error)
+
+        twice = [hvd.allreduce(mine(), op=hvd.Sum, name="twice") for _ in range(2)]
+        with ThreadPoolExecutor(2) as pool:
+            waiting = [pool.submit(outcome, made) for made in twice]
+            wait(waiting, timeout=30, return_when=FIRST_COMPLETED)
+            let_others_come()
+            outcomes = [one.result() for one in waiting]
         assert sorted(isinstance(one, str) for one in outcomes) == [False, True]
         assert "twice" in next(one for one in outcomes if isinstance(one, str))
     assert_usable()

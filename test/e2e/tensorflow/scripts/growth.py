@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from living_threads import living_threads
 
 STEPS = int(sys.argv[1])
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -39,7 +40,7 @@ def held() -> tuple[int, int, int]:
     gc.collect()
     with open("/proc/self/statm") as file:
         memory = int(file.read().split()[1]) * PAGE
-    return memory, len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    return memory, living_threads(), len(os.listdir("/proc/self/fd"))
 
 
 def measure(run: Callable[[], Any], steps: int, what: str) -> None:

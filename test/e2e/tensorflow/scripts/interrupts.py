@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,11 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from when_waiting import when_waiting
 
+INTERRUPTED = sys.argv[1]  # a folder that is there once rank 0 has been, with a handler of its own
 ONES = tf.ones([4])
+interrupts: list[float] = []  # when each was
 
 
 def eager() -> Any:
@@ -70,20 +73,9 @@ def compiled() -> Any:
     return hvd.allreduce(ONES, name="compiled")
 
 
-class WhenWaiting:
-    """Interrupts this process once Horovod has waited for `seconds`, and knows when that was."""
-
-    def __init__(self, seconds: float) -> None:
-        self.at = 0.0
-        self._timer = threading.Timer(seconds, self._interrupt)
-        self._timer.start()
-
-    def _interrupt(self) -> None:
-        self.at = time.monotonic()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    def join(self) -> None:
-        self._timer.join()
+def interrupt() -> None:
+    interrupts.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def meet() -> None:
@@ -92,11 +84,11 @@ def meet() -> None:
 
 
 def interrupted(wait: Callable[[], Any]) -> str:
-    alarm = WhenWaiting(8.0 if wait is fit else 1.5)
+    alarm = when_waiting(interrupt)
     try:
         wait()
     except KeyboardInterrupt:
-        took = time.monotonic() - alarm.at
+        took = time.monotonic() - interrupts[-1]
         alarm.join()
         return "soon" if took < 2.0 else f"after {took:.2f} s"
     except BaseException as error:
@@ -123,13 +115,14 @@ def main() -> None:
     if hvd.rank() == 0:
         seen: list[int] = []
         before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
-        alarm = WhenWaiting(0.5)
-        meet()  # rank 1 comes late
+        alarm = when_waiting(lambda: (interrupt(), os.mkdir(INTERRUPTED)))
+        meet()  # to which rank 1 comes after the interrupt
         alarm.join()
         signal.signal(signal.SIGINT, before)
         print(f"handler of the program: called {len(seen)} times, the operation went on", flush=True)
     else:
-        time.sleep(2.0)
+        while not os.path.exists(INTERRUPTED):
+            time.sleep(0.01)
         meet()
     meet()
     if tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 18):

@@ -169,17 +169,22 @@ TEST_CASE("Closing both ends at once is quick and silent", "[multi][transport]")
 }
 
 TEST_CASE("A missing child is named when the deadline passes", "[multi][transport]") {
-  FabricGroup group(3);
-  Node root(*group.fabrics[0]);
-  Node child(*group.fabrics[1]);
+  const std::string wanted = "control connections: rank 2 did not connect in time";
   Status root_status;
   Status child_status;
-  std::jthread other([&] { child_status = child.connect(0, {}); });
-  root_status = root.connect(-1, std::vector<int>{1, 2}, Millis(300));
-  other.join();
+  // A busy machine may let the other child come later than that: then it has more time.
+  for (Millis limit(300); root_status.message() != wanted && limit < Millis(30000); limit *= 4) {
+    FabricGroup group(3);
+    Node root(*group.fabrics[0]);
+    Node child(*group.fabrics[1]);
+    std::jthread other([&] { child_status = child.connect(0, {}); });
+    root_status = root.connect(-1, std::vector<int>{1, 2}, limit);
+    group.fabrics[1]->abort(Status::aborted("too late"));
+    other.join();
+  }
   CHECK(child_status.is_ok());
   CHECK(root_status.code() == StatusCode::kTimeout);
-  CHECK(root_status.message() == "control connections: rank 2 did not connect in time");
+  CHECK(root_status.message() == wanted);
 }
 
 TEST_CASE("A connector waits for a peer that opens late", "[multi][transport]") {
