@@ -48,8 +48,8 @@ def run(work: Work, arrays: Sequence[Any]) -> list[Any]:
         if any(map(is_traced, arrays)) or not _core.trace_state_clean():  # also with arrays from outside
             return bind(named, arrays)[: len(arrays)]
         return on_host(named, arrays)[0]
-    except (HorovodInternalError, KeyboardInterrupt):
-        raise  # it was sent
+    except (HorovodInternalError, NotImplementedError, KeyboardInterrupt):
+        raise  # it was sent, and what is not implemented are its tangents
     except BaseException:
         work.release_names(named)
         raise

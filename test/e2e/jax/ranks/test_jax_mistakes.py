@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,6 +74,17 @@ def test_a_refused_call_uses_no_automatic_name(what: str) -> None:
     if hvd.rank() == 0:
         with pytest.raises((ValueError, TypeError, RuntimeError, NotImplementedError)):
             REFUSED[what]()
+    assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
+
+
+def test_a_call_whose_tangents_are_refused_has_used_its_automatic_name() -> None:
+    """The other ranks have made it."""
+    largest = functools.partial(hvd.allreduce, op=hvd.Max)
+    if hvd.rank() == 0:
+        with pytest.raises(NotImplementedError, match="in forward mode"):
+            jax.jvp(largest, (mine(),), (mine(),))
+    else:
+        largest(mine())
     assert_is(hvd.allreduce(mine(), op=hvd.Sum), sum(everybodys()))
 
 
