@@ -94,7 +94,9 @@ def _traced(*avals: Any, work: Work) -> tuple[list[Any], set[Any]]:
     """What XLA has to know before the program runs, and what is known of derivatives before they are computed."""
     if not work.of_tangents:
         _check_program(work, avals)
-    results = [aval.update(shape=_shape_of_result(work, i, aval.shape)) for i, aval in enumerate(avals)]
+    shapes = [_shape_of_result(work, i, aval.shape) for i, aval in enumerate(avals)]
+    # Not weakly typed, as at once: else the type of what is computed with a number's result differed.
+    results = [aval.update(shape=shape, weak_type=False) for aval, shape in zip(avals, shapes, strict=True)]
     if work.gives_rows:
         results.append(jax.core.ShapedArray((len(avals), work.process_set.size() or 1), np.dtype(np.int32)))
     if work.is_for_reverse_mode or _call.problem() is not None:

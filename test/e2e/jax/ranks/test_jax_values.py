@@ -61,6 +61,19 @@ def test_the_next_session_traces_anew() -> None:
     assert len(traced) == 2
 
 
+def test_the_result_for_a_number_has_the_type_of_an_array() -> None:
+    """At once, compiled, and under transformations: what is computed with it has one type."""
+    half = jax.numpy.ones(2, "bfloat16")
+
+    def call(x: Any) -> Any:
+        return hvd.allreduce(2.0, name="number") * x
+
+    for way in (lambda call: call, jax.jit, jax.vmap, jax.checkpoint, lambda call: jax.jit(jax.vmap(call))):
+        assert way(call)(half).dtype == "float64"
+    looped = jax.jit(lambda: jax.lax.fori_loop(0, 2, lambda _, x: hvd.allreduce(x, name="looped"), 1.0))
+    assert_is(looped(), 1, "float64")
+
+
 def test_what_is_under_way_ends_before_its_session() -> None:
     results = [jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="last"))(mine())]
     hvd.shutdown()
