@@ -15,7 +15,7 @@ import numpy as np
 
 from horovod._common.native import core
 from horovod.jax._primitive import bind, primitive, run
-from horovod.jax._work import Rows, Work, is_traced
+from horovod.jax._work import Rows, Work, as_array, is_traced
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 _ad: Any = importlib.import_module("jax.interpreters.ad")
@@ -23,7 +23,7 @@ _ad: Any = importlib.import_module("jax.interpreters.ad")
 
 def _is_zero(tangent: Any) -> bool:
     """Integers have none, and what does not depend on what is differentiated."""
-    return type(tangent) is _ad.Zero or tangent.dtype == jax.dtypes.float0
+    return type(tangent) is _ad.Zero or getattr(tangent, "dtype", None) == jax.dtypes.float0  # numbers have no dtype
 
 
 def _rows_of(work: Work, arrays: Sequence[Any], results: Sequence[Any]) -> Rows | None:
@@ -46,7 +46,8 @@ def _forward(arrays: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> t
     derivatives = [_ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
     some = [i for i, tangent in enumerate(tangents) if not _is_zero(tangent)]
     if some:
-        moved = bind(work.tangents(_rows_of(work, arrays, results)).only(some), [tangents[i] for i in some])
+        own = [as_array(tangents[i], work.caller) for i in some]
+        moved = bind(work.tangents(_rows_of(work, arrays, results)).only(some), own)
         for i, derivative in zip(some, moved, strict=True):
             derivatives[i] = derivative
     return results, derivatives
@@ -58,7 +59,8 @@ def _backward(gradients: Sequence[Any], *tangents: Any, work: Work) -> list[Any]
     if all(type(gradient) is _ad.Zero for gradient in gradients):
         return [None] * len(tangents)
     shapes = [tangent.aval.shape for tangent in tangents]
-    return _GRADIENTS[work.kind](work, shapes, [_ad.instantiate_zeros(gradient) for gradient in gradients])
+    own = [as_array(_ad.instantiate_zeros(gradient), work.caller) for gradient in gradients]
+    return _GRADIENTS[work.kind](work, shapes, own)
 
 
 def _average(work: Work, gradients: Sequence[Any]) -> list[Any]:

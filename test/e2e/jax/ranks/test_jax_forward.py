@@ -42,6 +42,17 @@ def test_tangents(way: Any, kind: str) -> None:
         np.testing.assert_allclose(transposed(own(weights))[0], gradient_of(kind, weights))
 
 
+def test_numbers_as_tangents_and_gradients(way: Any) -> None:
+    """Of the type of the argument, also where another rank gives an array."""
+    call = call_of("sum", "number")
+    with jax.enable_x64(False):  # where a number of Python has more bits than an array
+        one = 1.0 if hvd.rank() == 0 else jax.numpy.asarray(1.0)
+        value, tangent = way(lambda: jax.jvp(call, (1.0,), (one,)))()
+        (gradient,) = way(lambda: jax.vjp(call, 1.0)[1](one))()
+    for made in (value, tangent, gradient):
+        assert_is(made, hvd.size())
+
+
 def test_factors_groups_and_compression(way: Any) -> None:
     options = {"op": hvd.Sum, "prescale_factor": 2.0, "postscale_factor": 0.25, "compression": hvd.Compression.fp16}
 
