@@ -32,13 +32,8 @@ def _rows_of(work: Work, arrays: Sequence[Any], results: Sequence[Any]) -> Rows 
         return work.rows
     given = results[len(arrays)]
     if is_traced(given):
-        return _equal_rows(work, [array.shape for array in arrays])
+        return work.equal_rows([array.shape for array in arrays])
     return tuple(map(tuple, np.asarray(given).tolist()))
-
-
-def _equal_rows(work: Work, shapes: Sequence[Any]) -> Rows:
-    """In a compiled function all members give equally many."""
-    return tuple((shape[0],) * (work.process_set.size() or 1) for shape in shapes)
 
 
 def _forward(arrays: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tuple[list[Any], list[Any]]:
@@ -79,7 +74,7 @@ def _of_broadcast(work: Work, _: Any, gradients: list[Any]) -> list[Any]:
 def _of_allgather(work: Work, shapes: Sequence[Any], gradients: list[Any]) -> list[Any]:
     """Of which each rank keeps its rows."""
     rank = work.process_set.rank() or 0
-    firsts = [(sum(given[:rank]), given[rank]) for given in work.rows or _equal_rows(work, shapes)]
+    firsts = [(sum(given[:rank]), given[rank]) for given in work.rows or work.equal_rows(shapes)]
     averages = zip(_average(work, gradients), firsts, strict=True)
     return [average[first : first + rows] for average, (first, rows) in averages]
 

@@ -7,6 +7,7 @@ becomes a custom call of the program.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -29,10 +30,17 @@ _mlir: Any = importlib.import_module("jax.interpreters.mlir")
 primitive: Any = importlib.import_module("jax.extend.core").Primitive("horovod_collective")
 primitive.multiple_results = True
 
+# Not while JAX evaluates a function that it has traced before, with shapes that it has computed then.
+_is_called = contextvars.ContextVar("horovod.jax: a collective is being called", default=False)
+
 
 def bind(work: Work, arrays: Sequence[Any]) -> list[Any]:
     """The results, traced or made now, and behind them the rows where `work.gives_rows`. Requires: all names."""
-    results: list[Any] = primitive.bind(*arrays, work=work)
+    before = _is_called.set(True)
+    try:
+        results: list[Any] = primitive.bind(*arrays, work=work)
+    finally:
+        _is_called.reset(before)
     return results
 
 
@@ -75,7 +83,21 @@ def _with_values(*arrays: Any, work: Work) -> list[Any]:
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # raise_failure() says it
         _call.wait_for_programs()  # whose calls may have the same names
     results, rows = on_host(work, arrays)
+    if rows and not _is_called.get():
+        _check_rows(work, arrays, rows)
     return [*results, jax.numpy.asarray(np.array(rows, np.int32))] if work.gives_rows else results
+
+
+def _check_rows(work: Work, arrays: Sequence[Any], rows: Sequence[Sequence[int]]) -> None:
+    """ValueError, on all ranks that have traced the call, if results have other shapes than JAX knows."""
+    traced = work.rows or work.equal_rows([array.shape for array in arrays])
+    for expected, given in zip(traced, rows, strict=True):
+        if tuple(given) != expected:
+            raise ValueError(
+                f"hvd.{work.caller}(): JAX has traced it for {list(expected)} rows from the ranks, and they gave "
+                f"{list(given)}. Under jax.checkpoint, as in a compiled function, the first dimension must be the same "
+                "on all ranks; else call it outside of one"
+            )
 
 
 def _check_program(work: Work, arrays: Sequence[Any]) -> None:

@@ -89,6 +89,10 @@ class Work:
             and self.op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM)
         )
 
+    def equal_rows(self, shapes: Sequence[Any]) -> Rows:
+        """What members give where JAX has traced the call of arrays of these shapes: equally many."""
+        return tuple((shape[0],) * (self.process_set.size() or 1) for shape in shapes)
+
     def check(self, arrays: Sequence[Any]) -> None:
         """ValueError for a call that this rank cannot make, before anything is sent, or becomes part of a program."""
         if self.kind not in KEEPS_SHAPE and any(array.ndim == 0 for array in arrays):

@@ -125,6 +125,18 @@ def test_rows_that_differ_are_refused_in_a_program() -> None:
 
 
 @pytest.mark.usefixtures("several_ranks")
+def test_rows_that_differ_are_refused_under_checkpoint() -> None:
+    """JAX has computed with the shape of the result before: a mean, say, divides by it."""
+    x = jax.numpy.arange(hvd.rank() + 2.0)
+    for _ in range(2):  # the second time JAX knows what it was told of the call
+        mean = jax.checkpoint(lambda x: hvd.allgather(x, name="uneven").mean())
+        for call in (mean, jax.grad(mean)):
+            with pytest.raises(ValueError, match=r"JAX has traced it for .* rows .* Under jax\.checkpoint"):
+                call(x)
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
 def test_rows_that_an_alltoall_cannot_divide() -> None:
     with pytest.raises(ValueError, match="cannot be divided equally"):
         jax.jit(hvd.alltoall)(jax.numpy.ones((hvd.size() + 1, 2)))
