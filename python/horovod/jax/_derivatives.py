@@ -53,6 +53,7 @@ def _backward(gradients: Sequence[Any], *tangents: Any, work: Work) -> list[Any]
     gradients = gradients[: len(tangents)]
     if all(type(gradient) is _ad.Zero for gradient in gradients):
         return [None] * len(tangents)
+    work.check_session()
     shapes = [tangent.aval.shape for tangent in tangents]
     own = [as_array(_ad.instantiate_zeros(gradient), work.caller) for gradient in gradients]
     return _GRADIENTS[work.kind](work, shapes, own)

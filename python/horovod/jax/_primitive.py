@@ -75,11 +75,7 @@ def _refuse_forward_mode(work: Work) -> None:
 def _with_values(*arrays: Any, work: Work) -> list[Any]:
     """Under jax.grad and its like, and where JAX evaluates a traced function one operation after another."""
     _refuse_forward_mode(work)
-    if core.is_initialized() and work.session != str(core.epoch()):
-        raise RuntimeError(
-            f"hvd.{work.caller}() was traced in an earlier session of Horovod, which has ended: JAX has to trace it "
-            "again"
-        )
+    work.check_session()
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # raise_failure() says it
         _call.wait_for_programs()  # whose calls may have the same names
     results, rows = on_host(work, arrays)

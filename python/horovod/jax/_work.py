@@ -108,6 +108,14 @@ class Work:
                 f"hvd.broadcast(): expected a rank of {self.process_set} as root_rank, got {self.root_rank!r}"
             )
 
+    def check_session(self) -> None:
+        """RuntimeError if the session has ended: ranks may be others now, and names count anew."""
+        if core.is_initialized() and self.session != str(core.epoch()):
+            raise RuntimeError(
+                f"hvd.{self.caller}() was traced in an earlier session of Horovod, which has ended: JAX has to trace "
+                "it again"
+            )
+
     def only(self, positions: Sequence[int]) -> Work:
         """The same for the arrays at these positions."""
         rows = None if self.rows is None else tuple(self.rows[i] for i in positions)

@@ -11,7 +11,7 @@ import pytest
 
 import horovod.jax as hvd
 from documented import undocumented
-from jax_world import array_of, assert_is, everybodys, mine
+from jax_world import array_of, assert_is, assert_usable, everybodys, mine
 
 
 def test_parameters_become_the_roots() -> None:
@@ -96,12 +96,17 @@ def test_a_program_of_an_earlier_session_does_not_run() -> None:
 
 @pytest.mark.usefixtures("several_ranks")
 def test_a_linear_function_of_an_earlier_session_does_not_run() -> None:
-    linear = jax.linearize(lambda x: hvd.allreduce(x, op=hvd.Sum, name="kept"), mine())[1]
+    """Nor its transpose."""
+    call = lambda x: hvd.allreduce(x, op=hvd.Sum, name="kept")  # noqa: E731
+    linear, transpose = jax.linearize(call, mine())[1], jax.vjp(call, mine())[1]
     assert_is(linear(mine()), sum(everybodys()))
+    assert_is(transpose(mine())[0], sum(everybodys()))
     hvd.shutdown()
     hvd.init()
-    with pytest.raises(RuntimeError, match="earlier session"):
-        linear(mine())
+    for earlier in (linear, transpose):
+        with pytest.raises(RuntimeError, match="earlier session"):
+            earlier(mine())
+    assert_usable()
 
 
 def test_a_commit_outlives_steps_that_donate_their_arguments() -> None:
