@@ -13,7 +13,8 @@ namespace hvd::autotune {
 namespace {
 
 constexpr double kScales[] = {0.15, 0.3, 0.6};
-constexpr double kLeastNoise = 1e-6;  // keeps the factorisation stable where places are close together
+constexpr double kLeastNoise = 1e-6;    // keeps the factorisation stable where places are close together
+constexpr double kLeastSpread = 1e-12;  // of the mean: below it values differ by rounding alone
 
 double dot(const std::vector<double>& a, const std::vector<double>& b, std::size_t count) {
   return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin(), 0.0);
@@ -39,9 +40,8 @@ std::vector<double> relative(std::vector<double> values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   for (double& value : values) value -= mean;
   const double spread = std::sqrt(dot(values, values, values.size()) / count);
-  if (spread > 0) {
-    for (double& value : values) value /= spread;
-  }
+  if (spread <= kLeastSpread * std::abs(mean)) return std::vector<double>(values.size());
+  for (double& value : values) value /= spread;
   return values;
 }
 

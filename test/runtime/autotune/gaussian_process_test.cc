@@ -47,3 +47,33 @@ TEST_CASE("More is expected near what was good than near what was bad", "[unit][
   const GaussianProcess process({{0, 0}, {1, 1}}, {1, 9}, 0.1);
   CHECK(process.expected_improvement({0.9, 0.9}) > process.expected_improvement({0.1, 0.1}));
 }
+
+TEST_CASE("Equal values are equal where their mean is rounded, however large or small they are", "[unit][autotune]") {
+  const double value = GENERATE(0.0, 1e-300, 0.1, 1e15);
+  const GaussianProcess process({{0, 0}, {1, 1}, {0, 1}}, {value, value, value}, 0);
+  CHECK(process.at({0, 0}).mean == Approx(0).margin(1e-9));
+  CHECK(process.expected_improvement({0, 0}) < 0.01);
+}
+
+TEST_CASE("The unit of values does not matter", "[unit][autotune]") {
+  const double unit = GENERATE(1e-100, 1e-6, 1e100);
+  const std::vector<Point> points{{0, 0}, {1, 1}, {0.5, 0}};
+  const GaussianProcess process(points, {1 * unit, 2 * unit, 4 * unit}, 0.5);
+  const GaussianProcess same(points, {1, 2, 4}, 0.5);
+  CHECK(process.at({0.4, 0.2}).mean == Approx(same.at({0.4, 0.2}).mean));
+}
+
+TEST_CASE("A whole grid of measurements without noise is still predicted", "[unit][autotune]") {
+  std::vector<Point> points;
+  std::vector<double> values;
+  for (int x = 0; x < 9; ++x) {
+    for (int y = 0; y < 6; ++y) {
+      points.push_back({x / 8.0, y / 5.0});
+      values.push_back(std::sin(3 * points.back()[0]) + points.back()[1]);
+    }
+  }
+  const GaussianProcess process(points, values, 0);
+  const double spread = process.at({1, 1}).mean - process.at({0, 0}).mean;
+  const double middle = process.at({0.45, 0.5}).mean - process.at({0, 0}).mean;
+  CHECK(middle / spread == Approx((std::sin(1.35) + 0.5) / (std::sin(3.0) + 1)).epsilon(0.01));
+}
