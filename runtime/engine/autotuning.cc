@@ -1,8 +1,10 @@
 #include "runtime/engine/autotuning.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
-#include <cstring>
 #include <iomanip>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -29,8 +31,12 @@ bool moves_data(const wire::Response& response) {
   return !response.is_error() && response.op != OpType::kBarrier && response.op != OpType::kJoin;
 }
 
+// Of an allgather: what all ranks have, as it may be another one than the first that has something.
 std::uint64_t bytes_of(const wire::Response& response) {
-  return static_cast<std::uint64_t>(num_elements(response.shape)) * element_size(response.dtype);
+  Shape shape = response.shape;
+  const auto& rows = response.first_dims;
+  if (!rows.empty() && !shape.empty()) shape.front() = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  return static_cast<std::uint64_t>(num_elements(shape)) * element_size(response.dtype);
 }
 
 std::string key_of(const wire::Response& response) {
@@ -51,9 +57,10 @@ std::string in_words(const autotune::Batching& batching) {
 Autotuning::Autotuning(const AutotuningOptions& options, Apply apply)
     : tuner_(options.tuner),
       in_force_(options.tuner.search.start),
+      log_path_(options.log),
       log_columns_(options.log_columns),
       apply_(std::move(apply)) {
-  if (!options.log.empty()) open_log(options.log);
+  if (!log_path_.empty()) open_log();
   if (!tuner_->is_over()) return;
   tuner_.reset();
   HVD_LOG(kWarning,
@@ -61,20 +68,27 @@ Autotuning::Autotuning(const AutotuningOptions& options, Apply apply)
           "set, or HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES is 0");
 }
 
-void Autotuning::open_log(const std::string& path) {
-  log_.open(path, std::ios::trunc);
-  if (!log_) {
-    HVD_LOG(kError, "HOROVOD_AUTOTUNE_LOG: cannot write ", path, ": ", std::strerror(errno), "; there is no log");
-    return;
-  }
-  log_ << kHeader << '\n' << std::flush;
+// Does not wait for whoever may read a pipe of that name.
+void Autotuning::open_log() {
+  log_ = Fd(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (log_.valid()) return write(std::string(kHeader) + '\n');
+  const Status failed = Status::from_errno("HOROVOD_AUTOTUNE_LOG: cannot write " + log_path_, errno);
+  HVD_LOG(kError, failed.message(), "; there is no log");
+}
+
+void Autotuning::write(const std::string& text) {
+  const Status written = write_all(log_.get(), text.data(), text.size());
+  if (written.is_ok()) return;
+  HVD_LOG(kError, "HOROVOD_AUTOTUNE_LOG: cannot write ", log_path_, ": ", written.message(), "; the log ends here");
+  log_.reset();
 }
 
 void Autotuning::write_line(const autotune::Score& score) {
-  if (!log_.is_open()) return;
-  log_ << log_columns_ << in_milliseconds(score.batching.delay) << ',' << in_mib(score.batching.threshold) << ','
-       << score.bytes_per_microsecond << '\n'
-       << std::flush;
+  if (!log_.valid()) return;
+  std::ostringstream line;
+  line << log_columns_ << in_milliseconds(score.batching.delay) << ',' << in_mib(score.batching.threshold) << ','
+       << score.bytes_per_microsecond << '\n';
+  write(line.str());
 }
 
 void Autotuning::watch(const std::vector<negotiation::OwnResponse>& ready, TimePoint now) {
@@ -94,7 +108,7 @@ void Autotuning::go_on() {
   if (!tuner_->is_over()) return;
   const auto [start, best] = tuner_->last_scores();
   write_line(best.batching == in_force_ ? best : start);
-  log_.close();
+  log_.reset();
   note_end(start, best);
   tuner_.reset();
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/autotune/autotuner.h"
+#include "runtime/base/fd.h"
 #include "runtime/negotiation/worker.h"
 
 namespace hvd::engine {
@@ -31,16 +31,18 @@ class Autotuning {
   void watch(const std::vector<negotiation::OwnResponse>& ready, TimePoint now);
 
  private:
-  void open_log(const std::string& path);
+  void open_log();
+  void write(const std::string& text);
   void write_line(const autotune::Score& score);
   void go_on();
   void note_end(const autotune::Score& start, const autotune::Score& best) const;
 
   std::optional<autotune::Autotuner> tuner_;  // until it is over
   autotune::Batching in_force_;
+  const std::string log_path_;
   const std::string log_columns_;
   const Apply apply_;
-  std::ofstream log_;
+  Fd log_;
 };
 
 }  // namespace hvd::engine

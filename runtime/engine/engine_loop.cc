@@ -232,7 +232,8 @@ void EngineLoop::deliver(wire::Decision decision) {
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
   trace_decision(output.value());
-  if (autotuning_) autotuning_->watch(output.value().ready, run_time());
+  // By the real time: of a pause between two steps the other clock leaves out what nobody waited.
+  if (autotuning_) autotuning_->watch(output.value().ready, SteadyClock::now());
   executor_.execute(output.value());
   if (output.value().stop) stop(*output.value().stop);
   for (const auto& failed : output.value().failed) table_.complete(failed.operation, failed.status);

@@ -1,9 +1,12 @@
 // Autotuning in real sessions: rank 0 tries other ways to make batches while all ranks go on, and writes what it finds.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "test/runtime/engine/job_support.h"
 #include "test/support/captured_log.h"
@@ -139,4 +142,80 @@ TEST_CASE("A job whose log of tuning cannot be written says so, and tunes", "[mu
       });
   CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /nowhere/at/all.csv: No such file or directory") == 1);
   CHECK(log.count("Autotuning has ended") == 1);
+}
+
+TEST_CASE("A disk without room ends the log of tuning, which is said once, and not the tuning", "[multi][engine]") {
+  const CapturedLog log;
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < 1 + 5 * 2 + 10 + 1; ++i) step(session, problems);
+      },
+      [&](config::RuntimeConfig& config) {
+        tune(config, "/dev/full", 2);
+        config.log_level = LogLevel::kWarning;
+      });
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /dev/full: ") == 1);
+  CHECK(log.count("No space left on device; the log ends here") == 1);
+  CHECK(log.count("Autotuning has ended") == 1);
+}
+
+TEST_CASE("Nobody waits for the reader of a pipe that is the log of tuning", "[multi][engine]") {
+  const CapturedLog log;
+  const TempFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems, [&](Session& session) { step(session, problems); },
+      [&](config::RuntimeConfig& config) {
+        tune(config, pipe, 2);
+        config.log_level = LogLevel::kWarning;
+      });
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write " + pipe) == 1);
+}
+
+TEST_CASE("The time of a step in which nothing is moved for long counts whole", "[multi][engine]") {
+  const TempFolder folder;
+  const std::string log = folder / "tune.csv";
+  constexpr auto kPause = std::chrono::milliseconds(1200);
+  JobFixture job(1);  // which nothing wakes meanwhile
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < 1 + 5 + 1; ++i) {  // three of five, for the median
+          if (i >= 2 && i < 5) std::this_thread::sleep_for(kPause);
+          step(session, problems);
+        }
+      },
+      [&](config::RuntimeConfig& config) { tune(config, log, 1); });
+  const std::vector<LogLine> lines = read_log(log);
+  REQUIRE(lines.size() == 2);
+  const auto time = std::chrono::duration<double, std::micro>(kPause).count();
+  CHECK(lines.front().score <= 6 * kElements * sizeof(float) / time * 1.001);
+}
+
+TEST_CASE("An allgather counts with what all ranks have", "[multi][engine]") {
+  const TempFolder folder;
+  const std::string log = folder / "tune.csv";
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        const std::size_t rows = session.topology().rank == 0 ? 0 : kElements;
+        std::vector<float> mine(rows, 1.0F);
+        std::vector<float> all;
+        for (int i = 0; i < 1 + 5 + 1; ++i) {
+          problems.expect_ok(wait(session.enqueue(allgather("rows", mine, all))), "an allgather");
+        }
+      },
+      [&](config::RuntimeConfig& config) { tune(config, log, 1); });
+  const std::vector<LogLine> lines = read_log(log);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines.front().score > 0);
 }
