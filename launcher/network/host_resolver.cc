@@ -175,6 +175,7 @@ void HostResolver::ask_ssh() {
 }
 
 void HostResolver::ssh_answered(std::size_t index, const std::string& hostname) {
+  if (!on_done_) return;  // it comes too late
   if (hostname.empty() || hostname == names_[index]) return finished(index, {});
   look_up(index, hostname, true);
 }
@@ -187,6 +188,7 @@ void HostResolver::finished(std::size_t index, ResolvedHost host) {
 void HostResolver::done() {
   HVD_FAILPOINT("hosts.found");
   deadline_.stop();
+  to_ask_.clear();
   desk_->close(threads_);
   for (std::size_t i = 0; i < names_.size(); ++i) {
     // A small container may have no /etc/hosts: this name means the same without it.

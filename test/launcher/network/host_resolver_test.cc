@@ -12,9 +12,12 @@
 #include <system_error>
 
 #include "runtime/base/thread.h"
+#include "runtime/loop/timer.h"
+#include "test/support/temp_folder.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
+using hvd::test::TempFolder;
 
 namespace {
 
@@ -133,4 +136,27 @@ TEST_CASE("threads that have looked up have given back their stacks when the ans
     resolver.start();
     loop.run();
   }
+}
+
+TEST_CASE("a resolver that has no time left asks ssh for no further name", "[job]") {
+  const TempFolder folder;
+  const std::string asked = folder / "asked";
+  const std::string ssh = folder / "ssh";
+  std::ofstream(ssh) << "#!/bin/sh\necho x >> " << asked << "\nsleep 1\necho hostname localhost\n";
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  MainLoop loop;
+  int calls = 0;
+  // Names that no server is asked for: they are too long.
+  HostResolver resolver(loop, std::vector<std::string>(20, std::string(300, 'x')), ssh, Millis(500),
+                        [&](const std::vector<ResolvedHost>& hosts) {
+                          CHECK(hosts.size() == 20);
+                          ++calls;
+                        });
+  loop::Timer end(loop.get(), [&] { loop.stop(); });
+  end.start(Millis(2500));
+  resolver.start();
+  loop.run();
+  CHECK(calls == 1);
+  std::ifstream lines(asked);
+  CHECK(std::count(std::istreambuf_iterator<char>(lines), {}, 'x') == HostResolver::kMaxQueries);
 }
