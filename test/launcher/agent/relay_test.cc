@@ -38,6 +38,7 @@ class RelayUnderTest {
     deadline_.start(Millis(20000));
     while (!condition() && deadline_.active()) loop_.run();
     condition_ = nullptr;
+    INFO(so_far());
     REQUIRE(condition());
   }
   Relay& relay() { return relay_; }
@@ -50,6 +51,13 @@ class RelayUnderTest {
   }
 
  private:
+  std::string so_far() const {
+    std::string text;
+    for (const auto& [agent, size] : bytes_) {
+      text += "agent " + std::to_string(agent) + ": " + std::to_string(size) + " bytes " + lost(agent) + "\n";
+    }
+    return text;
+  }
   void from_below(int agent, FrameType type, const Bytes& payload) {
     bytes_[agent] += payload.size();
     if (type == FrameType::kLost) lost_[agent] = decode_text(payload).value().text;
