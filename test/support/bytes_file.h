@@ -1,26 +1,28 @@
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <string>
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/fd.h"
+#include "test/support/temp_folder.h"
 
 namespace hvd::test {
 
-// A file in memory that processes of ours can read under its path, as long as this is there.
+// A file that processes of ours can read, as long as this is there. It has a name of its own: /proc/.../fd/N of a file
+// in memory would be, for a process that outlives it, whatever gets that number next.
 class BytesFile {
  public:
-  explicit BytesFile(ByteSpan bytes) : fd_(::memfd_create("test", MFD_CLOEXEC)) {
-    REQUIRE(write_all(fd_.get(), bytes.data(), bytes.size()).is_ok());
+  explicit BytesFile(ByteSpan bytes) {
+    std::ofstream file(path(), std::ios::binary);
+    file.write(as_text(bytes).data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    REQUIRE(file.good());
   }
-  std::string path() const { return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd_.get()); }
+  std::string path() const { return folder_ / "bytes"; }
 
  private:
-  Fd fd_;
+  TempFolder folder_;
 };
 
 }  // namespace hvd::test
