@@ -68,6 +68,23 @@ void tune(config::RuntimeConfig& config, const std::string& log, int scores) {
   config.autotune_max_samples = scores;
 }
 
+constexpr int kStepsOfTwo = 1 + 5 * 2 + 10 + 1;  // thrown away, two scores, both in turns, and what ends the last
+
+// So many steps on two ranks that try two ways, with that log.
+void train_with_log(const std::string& path, int steps) {
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        for (int i = 0; i < steps; ++i) step(session, problems);
+      },
+      [&](config::RuntimeConfig& config) {
+        tune(config, path, 2);
+        config.log_level = LogLevel::kWarning;
+      });
+}
+
 }  // namespace
 
 TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried and what is best", "[multi][engine]") {
@@ -131,34 +148,14 @@ TEST_CASE("What the user has set is not tuned", "[multi][engine]") {
 
 TEST_CASE("A job whose log of tuning cannot be written says so, and tunes", "[multi][engine]") {
   const CapturedLog log;
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
-        for (int i = 0; i < 1 + 5 * 2 + 10 + 1; ++i) step(session, problems);
-      },
-      [&](config::RuntimeConfig& config) {
-        tune(config, "/nowhere/at/all.csv", 2);
-        config.log_level = LogLevel::kWarning;
-      });
+  train_with_log("/nowhere/at/all.csv", kStepsOfTwo);
   CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /nowhere/at/all.csv: No such file or directory") == 1);
   CHECK(log.count("Autotuning has ended") == 1);
 }
 
 TEST_CASE("A disk without room ends the log of tuning, which is said once, and not the tuning", "[multi][engine]") {
   const CapturedLog log;
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
-        for (int i = 0; i < 1 + 5 * 2 + 10 + 1; ++i) step(session, problems);
-      },
-      [&](config::RuntimeConfig& config) {
-        tune(config, "/dev/full", 2);
-        config.log_level = LogLevel::kWarning;
-      });
+  train_with_log("/dev/full", kStepsOfTwo);
   CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /dev/full: ") == 1);
   CHECK(log.count("No space left on device; the log ends here") == 1);
   CHECK(log.count("Autotuning has ended") == 1);
@@ -169,14 +166,7 @@ TEST_CASE("Nobody waits for the reader of a pipe that is the log of tuning", "[m
   const TempFolder folder;
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems, [&](Session& session) { step(session, problems); },
-      [&](config::RuntimeConfig& config) {
-        tune(config, pipe, 2);
-        config.log_level = LogLevel::kWarning;
-      });
+  train_with_log(pipe, 1);
   CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write " + pipe) == 1);
 }
 
