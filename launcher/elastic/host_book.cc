@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "launcher/hosts/nodes.h"
+#include "launcher/hosts/host_spec.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +21,20 @@ struct HostSpec {
   bool operator==(const HostSpec&) const = default;
 };
 
-// HOROVOD_HOSTNAME of its ranks: those of one machine have the same.
-inline const std::string& name_of_node(const HostSpec& host) { return host.node.empty() ? host.name : host.node; }
+// HOROVOD_HOSTNAME of its ranks: those of one machine have the same. For whatever has a name and a node, as a HostSpec.
+template <typename Host = HostSpec>
+const std::string& name_of_node(const Host& host) {
+  return host.node.empty() ? host.name : host.node;
+}
+
+// Parts of one machine follow the first of them; else the order stays. Pure.
+template <typename Host>
+void put_nodes_together(std::vector<Host>& hosts) {
+  std::map<std::string, std::size_t> order;  // of nodes, by their first host
+  for (const Host& host : hosts) order.try_emplace(name_of_node(host), order.size());
+  std::ranges::stable_sort(
+      hosts, [&](const Host& a, const Host& b) { return order.at(name_of_node(a)) < order.at(name_of_node(b)); });
+}
 
 // Where one rank stands: in the job, among the ranks of its host, and among the hosts that have its local rank.
 struct Placement {

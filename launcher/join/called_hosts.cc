@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "launcher/hosts/host_list.h"
-#include "launcher/hosts/nodes.h"
+#include "launcher/hosts/host_spec.h"
 
 namespace hvd::launcher {
 namespace {
