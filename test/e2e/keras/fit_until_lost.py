@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 import horovod.keras as hvd
+from horovod import _core
 from when_waiting import when_waiting
 
 END_IN_STEP = 20
@@ -28,9 +29,17 @@ class EndInStep(keras.callbacks.Callback):  # type: ignore[misc]
         if sys.argv[1] == "stall":
             if hvd.rank() == 1:
                 time.sleep(60)
-            when_waiting(lambda: end_now(signal.SIGINT))
+            else:
+                let_steps_end()
+                when_waiting(lambda: end_now(signal.SIGINT))
         elif hvd.rank() == 1:
             end_now(SIGNALS[sys.argv[1]])
+
+
+def let_steps_end() -> None:
+    """XLA may still compute the step before, and its operations have the names of those of the next."""
+    while _core.pending_operations():
+        time.sleep(0.01)
 
 
 def end_now(number: int) -> None:

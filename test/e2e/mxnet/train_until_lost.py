@@ -29,7 +29,8 @@ def end(step: int) -> None:
     if sys.argv[1] == "stall":
         if hvd.rank() == 1:
             time.sleep(60)
-        when_waiting(lambda: end_now(signal.SIGINT))
+        else:
+            when_waiting(lambda: end_now(signal.SIGINT))
     elif hvd.rank() == 1:
         if sys.argv[1] == "raise":
             print("ends", time.time(), flush=True)
