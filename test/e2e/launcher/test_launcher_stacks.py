@@ -121,6 +121,7 @@ def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(
     job = start_job("-np", "3", "sh", "-c", script, PYTHON, WAITS)
     job.wait_for("[0]<stdout>:ready")
     job.wait_for("[1]<stdout>:ready")
+    eventually(lambda: bool(job.named("sleep")), "rank 2 is past its exec, in which it would not be counted")
     before = job.processes()
     ask = [horovodrun_path, "--stacks", str(job.pid)]
     for _ in range(2):

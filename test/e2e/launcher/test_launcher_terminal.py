@@ -321,12 +321,12 @@ def test_the_time_in_ctrl_z_does_not_count_as_time_to_start(open_terminal: Open,
     )
     ssh.chmod(0o755)
     terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
-    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 3 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
+    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 8 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
     eventually((tmp_path / "asked").exists, "the launcher asks the host")
     wait_in_front(terminal)
     terminal.type("\x1a")
     terminal.wait_for("Stopped")
-    time.sleep(3.1)  # longer than the time to start
+    time.sleep(8.1)  # longer than the time to start
     terminal.type("fg\n")
     wait_in_front(terminal)
     (tmp_path / "go").touch()

@@ -18,15 +18,17 @@ torch.set_num_threads(1)
 """
 
 STOPPED = """
-# All are submitted before one is done: whenever a rank stops after that, a collective is under way.
+# All of a turn are submitted before one is done. A rank stops where many are left: so a collective is under way, even
+# if it does not get its turn at once.
 tensors = [torch.ones(2_000_000) for _ in range(30)]
-handles = [hvd.allreduce_async_(x, name=f"x{i}", op=hvd.Min) for i, x in enumerate(tensors)]
 try:
-    hvd.synchronize(handles[2])
-    if hvd.rank() == int(sys.argv[1]):
-        os.kill(os.getpid(), signal.SIGSTOP)
-    for handle in handles[3:]:
-        hvd.synchronize(handle)
+    for _ in range(100):
+        handles = [hvd.allreduce_async_(x, name=f"x{i}", op=hvd.Min) for i, x in enumerate(tensors)]
+        hvd.synchronize(handles[2])
+        if hvd.rank() == int(sys.argv[1]) and not hvd.poll(handles[15]):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        for handle in handles[3:]:
+            hvd.synchronize(handle)
 except hvd.HorovodInternalError as error:
     print("heard", str(error).replace(chr(10), " "), flush=True)
     raise
