@@ -12,6 +12,8 @@ import pytest
 from elastic_job import ElasticJob, StartElastic
 from launcher_job import eventually
 
+from jobs import DEADLINE_S
+
 DISCOVER = ("--host-discovery-script", "cat hosts")
 
 
@@ -162,7 +164,7 @@ def assert_status(job: ElasticJob, ranks: dict[int, int]) -> None:
     assert rounds[0]["why"] == "the job began"
     assert any("host 127.0.0.1 was told to go" in one["why"] for one in rounds), rounds
     assert rounds[-1]["ranks"] == len(ranks)
-    nobody = subprocess.run([job.horovodrun, "--status", "1"], check=False, capture_output=True, text=True, timeout=30)
+    nobody = subprocess.run([job.horovodrun, "--status", "1"], check=False, capture_output=True, text=True, timeout=DEADLINE_S)
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "process 1 is no horovodrun with a job" in nobody.stderr
 

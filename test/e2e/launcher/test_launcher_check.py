@@ -16,6 +16,7 @@ from launcher_job import StartJob, eventually
 
 import horovod
 from horovod import _facts
+from jobs import DEADLINE_S
 
 
 def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
@@ -139,7 +140,7 @@ def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:
         (["--check", "true"], "'true' is not the name of one"),
         (["--check", "--host-discovery-script", "x"], "--check does not run --host-discovery-script"),
     ):
-        done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=DEADLINE_S)
         assert (done.returncode, done.stdout) == (2, "")
         assert says in done.stderr
 
@@ -183,7 +184,7 @@ def test_completions_are_right_to_the_shell(horovodrun_path: str, shell: str, tm
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: its completions are not looked at")
     script = subprocess.run(
-        [horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=30, check=True
+        [horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=DEADLINE_S, check=True
     )
     (tmp_path / "script").write_text(script.stdout)
-    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=DEADLINE_S)

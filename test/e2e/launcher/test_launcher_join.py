@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob, eventually, make_token
 
+from jobs import DEADLINE_S
+
 # The ranks add up their numbers, once the test lets them.
 RANK = """
 import ctypes, os, pathlib, sys, time
@@ -176,7 +178,7 @@ def test_results_need_a_socket_before_any_host_is_waited_for(horovodrun_path: st
             pass_fds=[descriptor],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=DEADLINE_S,
         )
     assert job.returncode == 1
     assert job.stderr.startswith(f"horovodrun: --results-fd {descriptor}: expected the descriptor of a connected"), job

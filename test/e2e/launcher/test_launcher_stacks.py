@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from launcher_job import StartJob, ended_by_timeout, eventually
 
+from jobs import DEADLINE_S
+
 PYTHON = sys.executable
 WAITS = """
 import threading
@@ -92,7 +94,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def run_tool(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def by_rank(answer: str) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from jobs import DEADLINE_S
+
 _spec = importlib.util.find_spec("ray")
 # A folder called ray on the path, this one for example, is a namespace package without an origin.
 collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else ["*"]
 
-WAIT_S = 30
+WAIT_S = DEADLINE_S
 
 
 def by_value(module: str) -> None:

@@ -168,7 +168,7 @@ def test_two_ranks_end_cleanly(end: str, horovodrun: Any, tmp_path: Path) -> Non
         "hvd.allreduce(tf.ones([3]))\nprint('done', flush=True)\n"
         f"os.mkdir(f'{met}/{{hvd.rank()}}')\nwhile len(os.listdir({str(met)!r})) < 2: time.sleep(0.01)\n{body}\n"
     )
-    job = horovodrun(2, str(script), env=QUIET, deadline_s=120)
+    job = horovodrun(2, str(script), env=QUIET)
     assert job.code == code, job.text
     assert job.out.count("done") == 2, job.text
     for sign in ("terminate called", "Segmentation", "Fatal Python"):

@@ -195,6 +195,6 @@ def test_children_of_torch_multiprocessing_may_come_and_go(horovodrun: Any, tmp_
             """
         )
     )
-    job = horovodrun(2, str(script), deadline_s=120)
+    job = horovodrun(2, str(script))
     assert job.code == 0, job.text
     assert job.out.count("done 2.0") == 2, job.text

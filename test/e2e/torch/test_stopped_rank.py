@@ -48,7 +48,7 @@ def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horov
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_FUSION_THRESHOLD": "0",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings, deadline_s=90)
+    job = horovodrun(2, str(script), str(stopped), env=settings)
     assert job.code != 0, job.text
     heard = re.findall(r"heard (.*)", job.out)
     assert len(heard) == 1, job.text
@@ -106,7 +106,7 @@ def test_a_rank_that_is_stopped_where_others_wait_in_shared_memory_ends_the_job(
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_LOG_LEVEL": "debug",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings, deadline_s=90)
+    job = horovodrun(2, str(script), str(stopped), env=settings)
     assert job.code != 0, job.text
     assert job.err.count(f"op=allreduce backend=shm path={path}") == 2, job.text
     heard = re.findall(rf"\[{1 - stopped}\]<stdout>:heard (.*)", job.out)
@@ -155,7 +155,7 @@ def assert_no_stall(horovodrun: Any, script: Path, program: str, ranks: int, lin
     """Every rank prints the line, though the limits for a stall are two seconds."""
     script.write_text(START + program)
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-    job = horovodrun(ranks, str(script), env=limits, deadline_s=90)
+    job = horovodrun(ranks, str(script), env=limits)
     assert job.code == 0, job.text
     assert job.out.count(line) == ranks, job.text
     assert "Stalled" not in job.err, job.text
@@ -169,7 +169,7 @@ def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodr
     script = tmp_path / "different.py"
     script.write_text(START + DIFFERENT)
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
-    job = horovodrun(2, str(script), env=limits, deadline_s=90)
+    job = horovodrun(2, str(script), env=limits)
     assert "Deadlock: every rank waits for a tensor" in job.err, job.text
     assert job.err.index("Deadlock: ") < job.err.index("Stalled: "), job.text
     assert job.err.count("Deadlock: ") == 1, job.text
