@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_other_starters import RANK, told
 
-from jobs import examples, free_ports, run_to_end
+from jobs import DEADLINE_S, examples, free_ports, run_to_end
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc")
 
@@ -42,7 +42,7 @@ PartitionName=main Nodes=n1,n2 Default=YES State=UP
 """
 
 
-def until_it_answers(command: list[str], word: str, deadline_s: float = 30) -> None:
+def until_it_answers(command: list[str], word: str, deadline_s: float = DEADLINE_S) -> None:
     end = time.monotonic() + deadline_s
     while word not in (said := subprocess.run(command, capture_output=True, text=True)).stdout:
         if time.monotonic() > end:
