@@ -46,7 +46,7 @@ def test_processes_reduce_over_nccl(
     if case == "a member dies before it joins":
         env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "100"
     command = [str(ROOT / "test/e2e/torch/gpu_nccl_worker.py"), driver, nccl, case, str(tmp_path / "inside")]
-    job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env, deadline_s=120)
+    job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env)
     assert job.code == (0 if good == 2 else 137), job.text
     assert job.out.count("nccl ok") == good, job.text
     assert job.out.count("heard of the loss") == (1 if "dies" in case else 0), job.text
