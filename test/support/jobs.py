@@ -21,6 +21,16 @@ DEADLINE_S = 240
 SUPPORT = {"PYTHONPATH": str(ROOT / "test" / "support")}  # for jobs whose scripts import from there
 
 
+def without(*packages: str) -> str:
+    """A PYTHONPATH for processes that do as if "jax" or "sklearn" were not installed, and find test/support.
+
+    TensorFlow and Keras import both where they are, for functions that no test calls: a third of the processor time that
+    `import tensorflow` takes.
+    """
+    support = SUPPORT["PYTHONPATH"]
+    return os.pathsep.join([*(f"{support}/without_{name}" for name in packages), support])
+
+
 @dataclass(frozen=True)
 class Job:
     """What a finished job left behind."""

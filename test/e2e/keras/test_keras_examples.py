@@ -13,6 +13,11 @@ from jobs import ROOT, run_to_end
 EXAMPLE = str(ROOT / "examples" / "keras_digits.py")
 
 
+@pytest.fixture(autouse=True)
+def quick_import() -> None:
+    """scikit-learn has the images, and so is not hidden."""
+
+
 def assert_trained(out: str, backend: str, ranks: int) -> None:
     pattern = rf"{backend}: test accuracy ([01]\.\d+) \(wanted 0\.95\); all {ranks} ranks hold bitwise equal weights"
     last = re.search(pattern, out.strip().splitlines()[-1])

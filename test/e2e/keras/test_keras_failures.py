@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from jobs import SUPPORT, assert_soon
+from jobs import assert_soon
 
 SOON_S = 2.0
 SCRIPT = Path(__file__).parent / "fit_until_lost.py"
 
 
 def run(horovodrun: Any, backend: str, how: str, model: str) -> Any:
-    env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1", **SUPPORT}
+    env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
     return horovodrun(2, str(SCRIPT), how, model, env=env, survive=how != "stall")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs import ROOT, run_to_end
+from jobs import ROOT, run_to_end, without
 
 EXAMPLES = ROOT / "examples"
 LAST_LINE = r"test accuracy (0\.\d+|1\.0+) \(wanted 0\.95\); all (\d+) ranks hold bitwise equal variables"
@@ -24,6 +24,12 @@ sys.argv[1:] = [sys.argv[1], "--checkpoints", os.path.join(sys.argv[2], os.envir
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+@pytest.fixture(autouse=True)
+def quick_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """scikit-learn has the images."""
+    monkeypatch.setenv("PYTHONPATH", without("jax"))
 
 
 def assert_trained(out: str, ranks: int) -> None:
