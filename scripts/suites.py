@@ -86,9 +86,11 @@ def cpp(preset: str, kinds: tuple[str, ...], *, label: str = "", exclude: str = 
 
 
 def pytest(name: str, *args: str, workers: int, kinds: tuple[str, ...] = ("full",)) -> Suite:
-    """Files run side by side, for most tests wait most of the time. A file's tests follow one another."""
-    options = ("-v", "-ra", "--durations=20", "-p", "no:cacheprovider", "-n", str(workers), "--dist", "loadfile")
-    return Suite(name, ((str(BIN / "python"), "-m", "pytest", *options, *args),), count_pytest, kinds)
+    """Files run side by side, for most tests wait most of the time. A file's tests follow one another. Files begin in
+    the order of test/conftest.py: xdist's own, most tests first, leaves jobs that run hundreds of tests for the end."""
+    options = ("-v", "-ra", "--durations=20", "-p", "no:cacheprovider", "-n", str(workers))
+    spread = ("--dist", "loadfile", "--no-loadscope-reorder")
+    return Suite(name, ((str(BIN / "python"), "-m", "pytest", *options, *spread, *args),), count_pytest, kinds)
 
 
 # Folders with suites of their own, the last two in environments of their own (scripts/environment_tests.py).

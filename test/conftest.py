@@ -23,6 +23,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files marked `takes(seconds)` begin first, the longest before the others: one that begins last ends alone, while
+    the other workers wait for it."""
+
+    def seconds(item: pytest.Item) -> float:
+        mark = item.get_closest_marker("takes")
+        return float(mark.args[0]) if mark else 0.0
+
+    items.sort(key=seconds, reverse=True)
+
+
 @pytest.fixture(scope="session")
 def horovodrun_path() -> str:
     """The launcher: HVD_HOROVODRUN, or the one next to this Python, or the one on PATH."""

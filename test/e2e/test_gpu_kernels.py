@@ -12,6 +12,8 @@ import pytest
 
 from jobs import DEADLINE_S
 
+pytestmark = pytest.mark.takes(43)
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "runtime" / "collectives" / "cuda" / "kernels.cu"
 KERNELS = ("hvd_copy", "hvd_scaled_copy")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.takes(37)
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 900
 

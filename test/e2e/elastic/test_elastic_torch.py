@@ -6,9 +6,12 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from elastic_job import StartElastic
 
 from jobs import ROOT
+
+pytestmark = pytest.mark.takes(21)
 
 EXAMPLE = ROOT / "examples" / "pytorch_digits_elastic.py"
 

@@ -10,6 +10,8 @@ from hosts_job import REDUCE, ROOT, StartOn, assert_nothing_left, namespace_of, 
 from launcher_job import eventually
 from netns import PATIENCE_S, Network
 
+pytestmark = pytest.mark.takes(22)
+
 LAST_LINE = re.compile(r"test accuracy ([\d.]+) \(wanted 0\.95\); all 4 ranks hold bitwise equal parameters")
 
 

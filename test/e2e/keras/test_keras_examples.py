@@ -10,6 +10,8 @@ import pytest
 
 from jobs import ROOT, run_to_end
 
+pytestmark = pytest.mark.takes(95)
+
 EXAMPLE = str(ROOT / "examples" / "keras_digits.py")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from jobs import assert_soon
 
+pytestmark = pytest.mark.takes(54)
+
 SOON_S = 2.0
 SCRIPT = Path(__file__).parent / "fit_until_lost.py"
 

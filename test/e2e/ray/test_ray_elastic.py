@@ -25,6 +25,8 @@ from jobs import ROOT
 # worker_support has a broadcast without a framework; ranks look for modules where this process does.
 sys.path.append(str(ROOT / "test" / "e2e" / "elastic"))
 
+pytestmark = pytest.mark.takes(45)
+
 BATCHES = 5
 WAIT_S = 120
 

@@ -13,6 +13,8 @@ import pytest
 
 from jobs import Job, run_to_end
 
+pytestmark = pytest.mark.takes(42)
+
 TRAINING = str(Path(__file__).parent / "scripts" / "data_service_training.py")
 WORKER = ("-m", "horovod.tensorflow.data.compute_worker")
 

@@ -15,6 +15,8 @@ import pytest
 
 from jobs import DEADLINE_S, assert_soon, run_to_end
 
+pytestmark = pytest.mark.takes(75)
+
 SCRIPTS = Path(__file__).parent / "scripts"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 SOON_S = 2.0

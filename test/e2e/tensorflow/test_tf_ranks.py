@@ -9,6 +9,8 @@ import pytest
 
 from jobs import check_ranks
 
+pytestmark = pytest.mark.takes(252)
+
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "ranks"))
 
 # Ranks that wait for each other end, and say for what.

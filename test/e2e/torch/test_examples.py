@@ -11,6 +11,8 @@ import pytest
 
 from jobs import ROOT, run_to_end
 
+pytestmark = pytest.mark.takes(60)
+
 EXAMPLES = ROOT / "examples"
 LAST_LINE = r"test accuracy (0\.\d+|1\.0+) \(wanted 0\.95\); all (\d+) ranks hold bitwise equal parameters"
 

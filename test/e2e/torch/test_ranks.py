@@ -9,6 +9,8 @@ import pytest
 
 from jobs import check_ranks
 
+pytestmark = pytest.mark.takes(64)
+
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "ranks"))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.takes(110)
+
 START = """
 import os, signal, sys, threading
 import torch
