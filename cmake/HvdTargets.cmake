@@ -67,10 +67,22 @@ function(hvd_add_library name)
   add_library(hvd::${name} ALIAS hvd_${name})
 endfunction()
 
-# hvd_add_test(<name> SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...] [READS_SOURCE_DIR a_test.cc ...])
+# hvd_one_thread(<name>): the program has one thread, in which ThreadSanitizer finds nothing, so that build leaves it out.
+# Without sanitizers it ends when it starts another one.
+function(hvd_one_thread name)
+  if(HVD_SANITIZE STREQUAL "thread")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    set_tests_properties(${name} PROPERTIES DISABLED TRUE)
+  elseif(NOT HVD_SANITIZE)
+    target_link_libraries(${name} PRIVATE hvd_no_threads)
+  endif()
+endfunction()
+
+# hvd_add_test(<name> SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...] [READS_SOURCE_DIR a_test.cc ...]
+#              [ONE_THREAD])
 # One Catch2 program per test folder. The labels say what it needs; `unit` has no ports, no sleeps and no order.
 function(hvd_add_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;READS_SOURCE_DIR" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT" "SOURCES;LIBS;LABELS;READS_SOURCE_DIR" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -85,6 +97,9 @@ function(hvd_add_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_ONE_THREAD)
+    hvd_one_thread(${name})
+  endif()
 endfunction()
 
 # hvd_add_fuzzer(<name> SOURCES x_fuzz.cc LIBS targets...): a libFuzzer program named fuzz_<name>. The target `fuzzers` is all

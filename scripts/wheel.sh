@@ -10,6 +10,8 @@ if [ "$python" = .venv/bin/python ]; then options+=(--no-build-isolation); fi
 rm -rf "$raw"
 scripts/progress.sh "The wheel" "$python" -m pip wheel "${options[@]}" .
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/auditwheel repair -w dist "$raw"/horovod_gloo-*.whl
-# With kernels for GPUs, or why without: else the log alone says it.
-echo "In the wheel: $(grep -o "Kernels for GPUs: .*" build/the-wheel.log | tail -1)"
+# With kernels for GPUs and ranges for profilers, or why without: else the log alone says it.
+for part in "Kernels for GPUs" "NVTX ranges"; do
+  echo "In the wheel: $(grep -o "$part: .*" build/the-wheel.log | tail -1)"
+done
 ls -1t dist/*.whl | head -1

@@ -37,6 +37,13 @@ std::string kernels_text() {
   return "Kernels for GPUs: for " + std::string(kKernelTargets) + " and later ones.\n";
 }
 
+#ifdef HVD_HAS_NVTX
+constexpr std::string_view kRangesText = "NVTX ranges: profilers see operations (docs/timeline.md).\n";
+#else
+constexpr std::string_view kRangesText =
+    "NVTX ranges: left out, because NVTX's headers were not there when this was built.\n";
+#endif
+
 }  // namespace
 
 std::string check_build_text(bool verbose) {
@@ -53,7 +60,7 @@ std::string check_build_text(bool verbose) {
     if (!item.available)
       out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
   }
-  return out + kernels_text() +
+  return out + kernels_text() + std::string(kRangesText) +
          "NCCL and the CUDA driver are found when a rank needs them: horovod.torch.nccl_built() tells the version.\n"
          "A framework must also be installed: python -c \"import horovod.torch\", \"import horovod.tensorflow\" or "
          "\"import horovod.mxnet\" tells.\n";

@@ -146,7 +146,8 @@ constexpr OptionRow kRows[] = {
      "file of NCCL; unset: the one that a framework has loaded, else the package nvidia-nccl's, else the system's"},
     {O::kNcclRegister, "HOROVOD_NCCL_REGISTER", "1", K::kBool, &C::nccl_register,
      "lists on GPUs are packed in memory that NCCL allocates and reaches directly (2.19 and later); 0 on a rank: not in its sets"},
-    {O::kDisableNvtxRanges, "HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, kNoField, "no NVTX ranges for profilers"},
+    {O::kDisableNvtxRanges, "HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, &C::disable_nvtx_ranges,
+     "operations are not shown to profilers as NVTX ranges (docs/timeline.md)"},
     {O::kCheckParameters, "HOROVOD_CHECK_PARAMETERS", "", K::kInteger, kNoField,
      "PyTorch: compare parameters between ranks before every n-th step; 0: never; unset: before the first", 0, kIntMax},
     {O::kAllowChangedGradients, "HOROVOD_ALLOW_CHANGED_GRADIENTS", "0", K::kBool, kNoField,
@@ -185,7 +186,6 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 // Variables of what is not built: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kNumNcclStreams, "second stream for a process set on a GPU"},
-    {O::kDisableNvtxRanges, "NVTX ranges"},
     {O::kSparkUseLocalRankGpuIndex, "estimators on Spark"},
 };
 

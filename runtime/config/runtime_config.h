@@ -85,6 +85,7 @@ struct RuntimeConfig {
   bool log_hide_time = false;
   std::string timeline;  // "": none; "DYNAMIC": a call starts it
   bool timeline_mark_cycles = false;
+  bool disable_nvtx_ranges = false;
 
   std::string nccl_library;  // "": searched for
   bool nccl_register = true;

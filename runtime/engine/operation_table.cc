@@ -26,6 +26,11 @@ wire::Request make_request(const Operation& operation, int rank) {
   return request;
 }
 
+// None of a join or a barrier.
+std::size_t bytes_of(const Operation& operation) {
+  return operation.input.data == nullptr ? 0 : operation.input.byte_size();
+}
+
 }  // namespace
 
 OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder)
@@ -145,6 +150,9 @@ HandlePtr OperationTable::store(PendingOperationPtr pending, TimePoint now) {
   pending->id = static_cast<negotiation::OperationId>(next_id_++);
   pending->submitted = now;
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name, now);
+  const recorder::OperationRanges& ranges = recorder_.ranges();
+  // While nobody can end it yet.
+  if (ranges.is_active()) pending->range = ranges.start(operation.op, operation.name, bytes_of(operation));
   const std::uint64_t key = key_of(pending->id);
   HandlePtr handle(pending, &pending->handle);
   pending_.emplace(key, std::move(pending));

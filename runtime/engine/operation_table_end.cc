@@ -22,6 +22,7 @@ void OperationTable::finish(PendingOperation& pending, const Status& status, Tim
                    operation.process_set, operation.name, now);
   recorder_.timeline().ended(operation.op, operation.process_set, operation.name, operation.input.dtype,
                              pending.handle.state().output_shape, status);
+  if (recorder_.ranges().is_active()) recorder_.ranges().end(operation.op, pending.range);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   if (pending.handle.state().end == nullptr) operation.keep_alive.reset();

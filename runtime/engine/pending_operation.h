@@ -60,6 +60,7 @@ struct PendingOperation {
   Handle::State state;
   Handle handle{state};  // what the user has shares its memory
   TimePoint submitted;
+  std::uint64_t range = 0;      // in a profiler that is there
   topology::ProcessSetPtr set;  // its id may belong to another set when this completes
   bool running = false;         // on a lane; OperationTable's, under its mutex
   bool handed_over = false;     // its handle is done, its memory in use; as `running`

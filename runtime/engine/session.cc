@@ -261,7 +261,7 @@ class SessionImpl final : public Session {
   const std::shared_ptr<collectives::cuda::Devices> devices_;
   // Only where it is asked for: after a peer's loss nothing may be made of what is left of its collective, and saved.
   const bool may_precede_gpu_ = config_.async_completion;
-  recorder::FlightRecorder recorder_;
+  recorder::FlightRecorder recorder_{!config_.disable_nvtx_ranges};
   const std::shared_ptr<collectives::ShmArena> arena_;  // null when the ranks of this host share nothing
   std::unique_ptr<engine::Network> network_;
   crypto::PayloadSeals seals_;

@@ -8,6 +8,7 @@
 #include "horovod/types.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
+#include "runtime/recorder/operation_ranges.h"
 #include "runtime/recorder/timeline.h"
 
 namespace hvd::recorder {
@@ -28,6 +29,8 @@ struct Record {
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 256;
+  // With `shows_ranges` a profiler that is there sees operations.
+  explicit FlightRecorder(bool shows_ranges = false) : ranges_(shows_ranges) {}
   void record(Phase phase, OpType op, std::int32_t process_set, std::string_view name, TimePoint now);
   // Oldest first.
   std::vector<Record> snapshot() const;
@@ -35,12 +38,14 @@ class FlightRecorder {
   std::string history(TimePoint now) const;
   // What is written down of operations where somebody asks for it.
   Timeline& timeline() { return timeline_; }
+  const OperationRanges& ranges() const { return ranges_; }
 
  private:
   mutable Mutex mutex_;
   std::array<Record, kCapacity> ring_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;
   Timeline timeline_;
+  const OperationRanges ranges_;
 };
 
 }  // namespace hvd::recorder

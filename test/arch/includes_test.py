@@ -101,6 +101,7 @@ CONFINED = {
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <hwloc": ["launcher/agent"],
     r"#include <yaml-cpp/": ["launcher/cli"],
+    r"#include <nvtx3/": ["runtime/recorder/operation_ranges.cc"],
     r"#include <nlohmann/": ["launcher/doctor", "launcher/job", "runtime/recorder"],
     r"#include <pybind11/": ["python/src"],
 }

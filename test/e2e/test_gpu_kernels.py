@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from jobs import DEADLINE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "runtime" / "collectives" / "cuda" / "kernels.cu"
 KERNELS = ("hvd_copy", "hvd_scaled_copy")
 
 
 def output_of(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout + done.stderr
 
@@ -46,7 +48,7 @@ def kernels_of_a_build_without_nvcc_in_path(folder: Path) -> str:
     done = subprocess.run(
         ["cmake", "-S", ROOT, "-B", folder / "build", "-DHVD_BUILD_LAUNCHER=OFF", f"-DPython_EXECUTABLE={sys.executable}",
          f"-DCMAKE_IGNORE_PATH={';'.join(with_nvcc)}"],
-        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return next(line for line in done.stdout.splitlines() if "Kernels for GPUs: " in line).split(": ", 1)[1]

@@ -79,7 +79,7 @@ def told(folder: Path) -> dict[int, str]:
 def test_ranks_of_open_mpi_meet_over_pmix_without_a_folder(tmp_path: Path) -> None:
     # Nobody can make a folder there.
     env = {**AS_ROOT, "HOME": "/proc/nowhere", "HOROVOD_SHARED_DIR": "", "HOROVOD_START_TIMEOUT": "60"}
-    job = run_to_end(command_of(OPEN_MPI, 3, tmp_path / "out", "rank 0 ends first"), env, deadline_s=60)
+    job = run_to_end(command_of(OPEN_MPI, 3, tmp_path / "out", "rank 0 ends first"), env)
     assert job.code == 0, job.text
     assert told(tmp_path / "out") == {n: f"3 {n} 3 6.0 6.0" for n in range(3)}
 
@@ -88,7 +88,7 @@ def test_ranks_whose_rank_0_never_comes_give_up(tmp_path: Path) -> None:
     script = "import sys\nif __import__('os').environ['PMI_RANK'] == '0': sys.exit(3)\n" + RANK
     command = command_of(HYDRA, 2, tmp_path / "out")
     command[command.index(RANK)] = script
-    job = run_to_end(command, {"HOROVOD_START_TIMEOUT": "2", "HOROVOD_GLOO_TIMEOUT_SECONDS": "2"}, deadline_s=60)
+    job = run_to_end(command, {"HOROVOD_START_TIMEOUT": "2", "HOROVOD_GLOO_TIMEOUT_SECONDS": "2"})
     assert job.code != 0
     assert "not every process of the job has come to hvd.init() in time" in job.text
 
@@ -114,7 +114,7 @@ def test_two_jobs_at_once_find_their_own_ranks_whoever_ends_first(tmp_path: Path
 
 @pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
 def test_a_killed_rank_ends_the_job(tmp_path: Path, starter: tuple[str, ...]) -> None:
-    job = run_to_end(command_of(starter, 2, tmp_path / "out", "dies"), variables(tmp_path), deadline_s=60)
+    job = run_to_end(command_of(starter, 2, tmp_path / "out", "dies"), variables(tmp_path))
     assert job.code != 0, job.text
     # Its starter may be quicker than the other rank with its file.
     assert told(tmp_path / "out") in ({0: "HorovodInternalError"}, {}), job.text
@@ -165,7 +165,7 @@ def test_mpi_works_beside_ours_whoever_begins_and_ends(tmp_path: Path, starter: 
         env |= {"LD_LIBRARY_PATH": str(libraries), "MPI4PY_MPIABI": "mpich"}
     command = command_of(starter, 3, tmp_path / "out", first, first)
     command[command.index(RANK)] = BESIDE_MPI
-    job = run_to_end(command, env, deadline_s=60)
+    job = run_to_end(command, env)
     assert job.code == 0, job.text
     assert told(tmp_path / "out") == {n: f"3 {n} 3 {3 * 9.0 + 3}" for n in range(3)}
 
@@ -176,7 +176,7 @@ def test_torchrun_starts_ranks(tmp_path: Path) -> None:
     script.write_text(RANK)
     (tmp_path / "out").mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    job = run_to_end([*command, str(tmp_path / "out")], variables(tmp_path), deadline_s=120)
+    job = run_to_end([*command, str(tmp_path / "out")], variables(tmp_path))
     assert job.code == 0, job.text
     assert told(tmp_path / "out") == {0: "2 0 2 3.0 3.0", 1: "2 1 2 3.0 3.0"}
 
@@ -220,7 +220,7 @@ def test_a_place_to_meet_may_be_said_by_hand(tmp_path: Path, horovodrun_path: st
         given = dict(server.stdout.readline().strip().split("=", 1) for _ in range(4))
         nowhere = {**variables(tmp_path), **given, "HOROVOD_SHARED_DIR": "/nowhere/at/all"}
         try:
-            job: Job = run_to_end(command_of(OPEN_MPI, 2, tmp_path / "out"), nowhere, deadline_s=60)
+            job: Job = run_to_end(command_of(OPEN_MPI, 2, tmp_path / "out"), nowhere)
         finally:
             server.terminate()
     assert job.code == 0, job.text

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_other_starters import RANK, told
 
-from jobs import examples, free_ports, run_to_end
+from jobs import DEADLINE_S, examples, free_ports, run_to_end
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc")
 
@@ -42,7 +42,7 @@ PartitionName=main Nodes=n1,n2 Default=YES State=UP
 """
 
 
-def until_it_answers(command: list[str], word: str, deadline_s: float = 30) -> None:
+def until_it_answers(command: list[str], word: str, deadline_s: float = DEADLINE_S) -> None:
     end = time.monotonic() + deadline_s
     while word not in (said := subprocess.run(command, capture_output=True, text=True)).stdout:
         if time.monotonic() > end:
@@ -104,7 +104,7 @@ def slurm() -> Iterator[None]:
 def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     command = ["srun", "-N2", "-n3", sys.executable, "-c", RANK, str(tmp_path / "out")]
-    job = run_to_end(command, {"HOROVOD_SHARED_DIR": str(tmp_path / "jobs")}, deadline_s=60)
+    job = run_to_end(command, {"HOROVOD_SHARED_DIR": str(tmp_path / "jobs")})
     assert job.code == 0, job.text
     # Slurm fills the first node: two tasks and one.
     assert told(tmp_path / "out") == {0: "3 0 2 6.0 6.0", 1: "3 1 2 6.0 6.0", 2: "3 0 1 6.0 6.0"}
@@ -114,7 +114,7 @@ def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
 def test_ranks_of_srun_meet_over_pmi2_without_a_folder(slurm: None, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     command = ["srun", "-N2", "-n3", "--mpi=pmi2", sys.executable, "-c", RANK, str(tmp_path / "out")]
-    job = run_to_end(command, {"HOME": "/proc/nowhere", "HOROVOD_SHARED_DIR": ""}, deadline_s=60)
+    job = run_to_end(command, {"HOME": "/proc/nowhere", "HOROVOD_SHARED_DIR": ""})
     assert job.code == 0, job.text
     assert told(tmp_path / "out") == {0: "3 0 2 6.0 6.0", 1: "3 1 2 6.0 6.0", 2: "3 0 1 6.0 6.0"}
 
@@ -132,7 +132,7 @@ def test_the_batch_script_of_the_documents_runs(slurm: None, tmp_path: Path, hor
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOROVOD_SHARED_DIR": str(tmp_path / "jobs")}
     for text in scripts:
         (tmp_path / "job.sh").write_text(text.replace("ntasks-per-node=4", "ntasks-per-node=2"))
-        job = run_to_end(["sbatch", "--wait", "job.sh"], env, deadline_s=60, cwd=tmp_path)
+        job = run_to_end(["sbatch", "--wait", "job.sh"], env, cwd=tmp_path)
         assert job.code == 0, job.text + "".join(log.read_text() for log in tmp_path.glob("slurm-*.out"))
         assert told(tmp_path / "out") == {n: f"4 {n % 2} 2 10.0 10.0" for n in range(4)}
         for said in (tmp_path / "out").iterdir():
@@ -149,7 +149,7 @@ def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, tmp_path: Path,
     # Nothing that has no end of line may be held back. Then the same hosts without the launcher's environment.
     with_env = '"$0" sh -c \'printf "no end${CUDA_VISIBLE_DEVICES-}"; exec "$@"\' sh "$@"'
     both = with_env + ' && "$0" --rsh "$(command -v srun)" --no-env sh -c \'echo "${FROM_HERE-nothing}"\' >&2'
-    job = run_to_end(["salloc", "-N2", "-n5", "sh", "-c", both, horovodrun_path, *rank], TROUBLE, deadline_s=60)
+    job = run_to_end(["salloc", "-N2", "-n5", "sh", "-c", both, horovodrun_path, *rank], TROUBLE)
     assert job.code == 0, job.text
     assert "hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.err
     assert "agents are started by srun; --rsh ssh: by ssh" in job.err

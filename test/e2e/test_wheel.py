@@ -80,7 +80,9 @@ def test_a_wheel_in_a_folder_of_its_own_finds_its_launcher(wheel: Path, tmp_path
     code = "from horovod.runner.launch import run_commandline; run_commandline()"
     output = run(python, "-c", code, "--check-build", "--verbose", env={"PATH": "", "PYTHONPATH": str(tmp_path)})
     assert "[X] PyTorch" in output
-    assert ("Kernels for GPUs: for sm_75 " in output) == (shutil.which("nvcc") is not None), output
+    has_toolkit = shutil.which("nvcc") is not None
+    assert ("Kernels for GPUs: for sm_75 " in output) == has_toolkit, output
+    assert "NVTX ranges: profilers see operations" in output or not has_toolkit, output
 
 
 def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 #include "starters/meeting.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
@@ -12,6 +10,7 @@
 #include "horovod/session.h"
 #include "runtime/base/log.h"
 #include "test/support/captured_log.h"
+#include "test/support/temp_folder.h"
 
 namespace hvd::starters {
 
@@ -20,12 +19,6 @@ namespace {
 // The processes of a job of another starter as threads: each finds the job and joins it.
 class Job {
  public:
-  Job() {
-    std::string name = "/tmp/hvd-meeting-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Job() { std::filesystem::remove_all(folder_); }
-
   config::RuntimeConfig config(int rank, int size) const {
     config::RuntimeConfig c;
     c.rank = rank;
@@ -33,12 +26,12 @@ class Job {
     config::StartedBy& started = c.started_by.emplace();
     started.program = "mpirun";
     started.job = "job";
-    c.shared_dir = folder_;
+    c.shared_dir = folder_.path;
     c.join_timeout = c.gloo_timeout = std::chrono::seconds(20);
     c.log_level = LogLevel::kFatal;
     return c;
   }
-  bool is_empty() const { return std::filesystem::is_empty(folder_); }
+  bool is_empty() const { return std::filesystem::is_empty(folder_.path); }
 
   // Runs all ranks; gives why each failed, or what its `body` says. Checks belong behind it: Catch2 knows no threads.
   std::vector<std::string> run(int size, const std::function<void(config::RuntimeConfig&)>& edit,
@@ -63,7 +56,7 @@ class Job {
   }
 
  private:
-  std::string folder_;
+  test::TempFolder folder_;
 };
 
 void nothing(config::RuntimeConfig&) {}

@@ -1,12 +1,13 @@
 #include "starters/shared_folder.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "test/support/temp_folder.h"
 
 namespace hvd::starters {
 
@@ -15,20 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // A folder that does not exist yet, inside one that goes with this object.
-struct TempFolder {
-  TempFolder() {
-    std::string name = "/tmp/hvd-starters-XXXXXX";
-    outer = mkdtemp(name.data());
-    path = outer + "/a/jobs";
-  }
-  ~TempFolder() { fs::remove_all(outer); }
+struct JobsFolder {
   std::string only_file() const {
     std::string name;
     for (const auto& entry : fs::directory_iterator(path)) name += entry.path();
     return name;
   }
-  std::string outer;
-  std::string path;
+  test::TempFolder outer;
+  std::string path = outer / "a/jobs";
 };
 
 const Answers kNobody = [](const std::string&) { return false; };
@@ -47,7 +42,7 @@ void write(const std::string& path, const std::string& text, mode_t mode = 0600)
 }  // namespace
 
 TEST_CASE("What is announced in the folder is found under the job's name alone", "[unit][starters]") {
-  const TempFolder temp;
+  const JobsFolder temp;
   SharedFolder rank0(temp.path, "job 1", kNobody);
   SharedFolder rank1(temp.path, "job 1", kNobody);
   SharedFolder other(temp.path, "job 2", kNobody);
@@ -64,7 +59,7 @@ TEST_CASE("What is announced in the folder is found under the job's name alone",
 }
 
 TEST_CASE("What an earlier job left behind is replaced, and a living one is not", "[unit][starters]") {
-  const TempFolder temp;
+  const JobsFolder temp;
   SharedFolder first(temp.path, "job", kNobody);
   REQUIRE(announce(first, "old").is_ok());
   SharedFolder beside(temp.path, "job", [](const std::string& text) { return text == "old"; });
@@ -79,7 +74,7 @@ TEST_CASE("What an earlier job left behind is replaced, and a living one is not"
 }
 
 TEST_CASE("A folder or a file that others could have to do with is refused", "[unit][starters]") {
-  const TempFolder temp;
+  const JobsFolder temp;
   SharedFolder rank0(temp.path, "job", kNobody);
   REQUIRE(announce(rank0, "text").is_ok());
   const std::string file = temp.only_file();
@@ -105,9 +100,9 @@ TEST_CASE("A folder or a file that others could have to do with is refused", "[u
   }
   SharedFolder relative("jobs", "job", kNobody);
   CHECK_THAT(find(relative).status().message(), Catch::Contains("not an absolute path"));
-  const TempFolder linked;
-  fs::create_symlink("/tmp", linked.outer + "/link");
-  SharedFolder through_link(linked.outer + "/link", "job", kNobody);
+  const JobsFolder linked;
+  fs::create_symlink("/tmp", linked.outer / "link");
+  SharedFolder through_link(linked.outer / "link", "job", kNobody);
   CHECK_FALSE(find(through_link).is_ok());
 }
 

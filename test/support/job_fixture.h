@@ -10,6 +10,7 @@
 #include "rendezvous/server/server.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret_file.h"
+#include "test/support/own_session.h"
 
 namespace hvd::test {
 
@@ -55,6 +56,7 @@ class JobFixture {
           errors_[static_cast<std::size_t>(rank)] = session.status().to_string();
           return;
         }
+        const OwnSession own(*session.value());
         body(*session.value());
         session.value()->shutdown();
       });

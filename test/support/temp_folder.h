@@ -14,6 +14,8 @@ struct TempFolder {
     path = ::mkdtemp(name.data());
   }
   ~TempFolder() { std::filesystem::remove_all(path); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
   std::string operator/(const std::string& name) const { return (path / name).string(); }
   std::filesystem::path path;
 };

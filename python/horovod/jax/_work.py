@@ -10,6 +10,7 @@ from typing import Any
 
 from horovod._common import calls
 from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax._session import host
 
@@ -94,14 +95,16 @@ class Work:
         return tuple((shape[0],) * (self.process_set.size() or 1) for shape in shapes)
 
     def check(self, arrays: Sequence[Any]) -> None:
-        """ValueError for a call that this rank cannot make, before anything is sent, or becomes part of a program."""
+        """Before anything is sent, or becomes part of a program. ValueError for a call that this rank cannot make,
+        HorovodInternalError where Horovod is not initialised: in a function JAX would say so, or what traces it would
+        miss the number of ranks."""
         if self.kind not in KEEPS_SHAPE and any(array.ndim == 0 for array in arrays):
             raise ValueError(f"hvd.{self.caller}(): a value without dimensions has no rows")
         _ = self.set_id  # a ValueError for a set that is not registered
         if self.op not in _OPS:
             raise ValueError(f"hvd.{self.caller}(): expected one of hvd.Average, Sum, ... as op, got {self.op!r}")
         if not core.is_initialized():
-            return  # the core says so
+            raise HorovodInternalError("Horovod has not been initialized; use hvd.init().")  # as the core says it
         self.process_set.rank()  # a ValueError for a rank that is no member
         if self.kind == core.OP_BROADCAST and self.root_rank not in (self.process_set.ranks or ()):
             raise ValueError(

@@ -16,7 +16,6 @@ if importlib.util.find_spec("pyspark") is None:
         name="pyspark",
     )
 
-from horovod.spark._run import run
-from horovod.spark._run_elastic import run_elastic
+from horovod.spark._run import run, run_elastic
 
 __all__ = ["run", "run_elastic"]

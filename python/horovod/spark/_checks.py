@@ -17,7 +17,7 @@ class Checks:
     """Each gives the value back, or raises an error that begins with the name of the function that was called."""
 
     def __init__(self, caller: str) -> None:
-        self._caller = caller
+        self.caller = caller
 
     def whole_number(self, name: str, value: Any, least: int = 1) -> int | None:
         """Of any type of whole numbers, such as NumPy's; or None."""
@@ -28,14 +28,14 @@ class Checks:
         except TypeError:
             number = least - 1
         if isinstance(value, bool) or number < least:
-            raise ValueError(f"{self._caller}: {name}={value!r}, expected a whole number from {least} on")
+            raise ValueError(f"{self.caller}: {name}={value!r}, expected a whole number from {least} on")
         return number
 
     def seconds(self, name: str, value: Any) -> int:
         """Rounded up."""
         is_number = isinstance(value, SupportsFloat) and not isinstance(value, bool)
         if not is_number or not 0 < float(value) < math.inf:
-            raise ValueError(f"{self._caller}: {name}={value!r}, expected a number of seconds above 0")
+            raise ValueError(f"{self.caller}: {name}={value!r}, expected a number of seconds above 0")
         return math.ceil(float(value))
 
     def start_timeout(self, given: float | None) -> int:
@@ -53,15 +53,15 @@ class Checks:
         """Variables of ranks; None removes one."""
         for name, value in env.items():
             if not isinstance(name, str) or not name or "=" in name:
-                raise ValueError(f"{self._caller}: env has {name!r}, expected the name of a variable")
+                raise ValueError(f"{self.caller}: env has {name!r}, expected the name of a variable")
             if value is not None and not isinstance(value, str):  # type: ignore[redundant-expr, unused-ignore]
                 raise TypeError(
-                    f"{self._caller}: env has {name}={value!r}, expected a text, or None to remove the variable"
+                    f"{self.caller}: env has {name}={value!r}, expected a text, or None to remove the variable"
                 )
         return dict(env)
 
     def stream(self, name: str, stream: TextIO | None) -> TextIO | None:
         """Something to write text to, or None."""
         if stream is not None and not callable(getattr(stream, "write", None)):
-            raise TypeError(f"{self._caller}: {name}={stream!r}, expected a text file or stream to write to")
+            raise TypeError(f"{self.caller}: {name}={stream!r}, expected a text file or stream to write to")
         return stream

@@ -16,6 +16,8 @@ from typing import Any
 
 from launcher_job import RunningJob, eventually
 
+from jobs import DEADLINE_S
+
 WORKER = Path(__file__).resolve().parent / "worker.py"
 
 
@@ -79,7 +81,7 @@ class ElasticJob(RunningJob):
         living = self.processes()
         return {one.rank: pid for pid, one in self.latest().items() if pid in living}
 
-    def wait_for_size(self, size: int, deadline_s: float = 30.0) -> dict[int, int]:
+    def wait_for_size(self, size: int, deadline_s: float = DEADLINE_S) -> dict[int, int]:
         """Until a round of so many ranks runs; gives rank -> pid."""
 
         def is_there() -> bool:
@@ -115,7 +117,7 @@ class ElasticJob(RunningJob):
         os.kill(pid, signal.SIGKILL)
         return when
 
-    def wait_for_restart(self, pids: Sequence[int], since: float, deadline_s: float = 30.0) -> float:
+    def wait_for_restart(self, pids: Sequence[int], since: float, deadline_s: float = DEADLINE_S) -> float:
         """Until these processes have begun another round; gives the seconds from `since` to the last of them."""
 
         def all_again() -> bool:

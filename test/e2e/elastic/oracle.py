@@ -20,7 +20,7 @@ from peer_proxy import KINDS as PEER_KINDS
 from peer_proxy import Fault as PeerFault
 from peer_proxy import PeerProxy
 
-from jobs import SUPPORT
+from jobs import DEADLINE_S, SUPPORT
 
 WORKER = Path(__file__).resolve().parent / "oracle_worker.py"
 
@@ -73,7 +73,7 @@ class OracleJob(ElasticJob):
         living = self.processes()
         return {one.rank: pid for pid, one in self.latest_begins().items() if pid in living}
 
-    def wait_for_round(self, size: int, since: float = 0.0, deadline_s: float = 60.0) -> dict[int, int]:
+    def wait_for_round(self, size: int, since: float = 0.0, deadline_s: float = DEADLINE_S) -> dict[int, int]:
         """Until a round of so many ranks has begun after `since`; gives rank -> pid."""
 
         def is_there() -> bool:
@@ -86,7 +86,7 @@ class OracleJob(ElasticJob):
         assert self.process.poll() is None, self
         return self.members()
 
-    def break_at(self, moments: Sequence[str], deadline_s: float = 60.0) -> float:
+    def break_at(self, moments: Sequence[str], deadline_s: float = DEADLINE_S) -> float:
         """Ranks die one after the other, each ("0 sync") at its moment; gives the time of the last."""
         wish = self.folder / "break"
         before = self.out.count(">:breaks ")

@@ -16,6 +16,8 @@ from launcher_job import RunningJob, eventually
 from oracle import Chaos, OracleJob
 from peer_proxy import PeerProxy
 
+from jobs import DEADLINE_S
+
 DISCOVER = ("--host-discovery-script", "cat hosts")
 
 
@@ -29,7 +31,7 @@ def jobs() -> Iterator[list[OracleJob]]:
 
 def finish(job: OracleJob) -> None:
     job.stop()
-    assert job.wait(60) == 0, job
+    assert job.wait() == 0, job
     job.check()
     job.wait_all_gone()
 
@@ -57,7 +59,7 @@ def resets(jobs: list[OracleJob], horovodrun: str, folder: Path, count: int) -> 
     job.wait_for_round(2)
     start = time.monotonic()
     (folder / "resets").write_text(str(count))
-    job.wait_for(f"resources {count} ", 10 + count)
+    job.wait_for(f"resources {count} ", DEADLINE_S + count)
     print(f"{count} resets in {time.monotonic() - start:.1f} s")
     finish(job)
     seen = re.findall(r"\[(\d)\]<stdout>:resources (\d+) (\{.*\})", job.out)
@@ -66,7 +68,7 @@ def resets(jobs: list[OracleJob], horovodrun: str, folder: Path, count: int) -> 
         assert early == late, job
     print(seen[-1])
     left = set(os.listdir("/dev/shm")) - files  # of programs beside this test too, but theirs go when they end
-    eventually(lambda: left.isdisjoint(os.listdir("/dev/shm")), f"the job leaves none of {left} in /dev/shm", 60)
+    eventually(lambda: left.isdisjoint(os.listdir("/dev/shm")), f"the job leaves none of {left} in /dev/shm")
 
 
 def test_resets_leave_nothing_behind(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:

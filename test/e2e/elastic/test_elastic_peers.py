@@ -78,7 +78,7 @@ def start(horovodrun_path: str, tmp_path: Path) -> Iterator[Callable[..., Bad]]:
 
 def finish(bad: Bad) -> None:
     bad.job.stop()
-    assert bad.job.wait(60) == 0, bad.job
+    assert bad.job.wait() == 0, bad.job
     bad.job.check(is_static="--min-np" not in bad.flags)
 
 

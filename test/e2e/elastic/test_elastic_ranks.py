@@ -12,6 +12,8 @@ import pytest
 from elastic_job import ElasticJob, StartElastic
 from launcher_job import eventually
 
+from jobs import DEADLINE_S
+
 DISCOVER = ("--host-discovery-script", "cat hosts")
 
 
@@ -62,7 +64,7 @@ def test_slots_keep_their_cores_and_one_that_comes_later_shares_them(
     before = {rank: cores_of(pid) for rank, pid in job.wait_for_size(2).items()}
     assert before[0].isdisjoint(before[1]), job
     job.kill(1)
-    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}", 60)
+    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}")
     after = job.wait_for_size(2)
     assert {rank: cores_of(pid) for rank, pid in after.items()} == before
     job.set_hosts("localhost:3\n")
@@ -85,7 +87,7 @@ def test_no_two_ranks_of_a_host_that_changes_have_one_gpu(start_elastic: StartEl
     first = job.wait_for_size(2)
     assert gpus_of(first) == {0: "5", 1: "6"}
     job.kill(1)
-    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}", 60)
+    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}")
     assert gpus_of(job.wait_for_size(2)) == {0: "5", 1: "6"}
     job.set_hosts("localhost:3\n")
     assert gpus_of(job.wait_for_size(3)) == {0: "5", 1: "6", 2: "7"}
@@ -162,7 +164,7 @@ def assert_status(job: ElasticJob, ranks: dict[int, int]) -> None:
     assert rounds[0]["why"] == "the job began"
     assert any("host 127.0.0.1 was told to go" in one["why"] for one in rounds), rounds
     assert rounds[-1]["ranks"] == len(ranks)
-    nobody = subprocess.run([job.horovodrun, "--status", "1"], check=False, capture_output=True, text=True, timeout=30)
+    nobody = subprocess.run([job.horovodrun, "--status", "1"], check=False, capture_output=True, text=True, timeout=DEADLINE_S)
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "process 1 is no horovodrun with a job" in nobody.stderr
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from launcher_job import RunningJob, eventually
+from launcher_job import GONE_S, RunningJob, eventually
 from netns import PATIENCE_S, Network
 
 HERE = Path(__file__).resolve().parent
@@ -45,7 +45,7 @@ def failures(job: RunningJob) -> list[Failure]:
     return [Failure(int(m[1]), float(m[2]), m[3]) for line in job.out.splitlines() if (m := pattern.fullmatch(line))]
 
 
-def assert_nothing_left(network: Network, job: RunningJob, deadline_s: float) -> None:
+def assert_nothing_left(network: Network, job: RunningJob, deadline_s: float = GONE_S) -> None:
     """No process of a job on any host: neither rank nor agent, ssh client or ssh session."""
     end = time.monotonic() + deadline_s
     while left := network.job_processes():

@@ -20,7 +20,7 @@ def check(network: Network, start_on: StartOn, *flags: str) -> RunningJob:
     """The doctor, on c, has looked at all three hosts."""
     job = start_on(network.hosts["c"], "--check", "-H", "a:1,b:1,c:1", *flags, sys.executable)
     job.wait(4 * PATIENCE_S)
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
     return job
 
 

@@ -16,7 +16,7 @@ def finish(network: Network, job: ElasticJob) -> None:
     job.stop()
     assert job.wait(PATIENCE_S) == 0, job
     job.assert_consistent()
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 def test_hosts_come_flap_are_lost_and_return(network: Network, start_elastic_on: StartElastic) -> None:
@@ -64,7 +64,7 @@ def test_a_job_whose_hosts_have_all_gone_ends(network: Network, start_elastic_on
     job.set_hosts("c:1\n")
     assert job.wait(PATIENCE_S) == 1, job
     assert "no process is left that has the job's state" in job.err, job
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 def test_a_killed_launcher_leaves_nothing_on_any_host(network: Network, start_elastic_on: StartElastic) -> None:
@@ -72,7 +72,7 @@ def test_a_killed_launcher_leaves_nothing_on_any_host(network: Network, start_el
     job = start_elastic_on(network.hosts["a"], "-np", "3", "--min-np", "1", hosts="a:1\nb:1\nc:1\n")
     job.wait_for_size(3, PATIENCE_S)
     job.process.kill()
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def test_a_job_needs_no_ipv4(network: Network, start_on: StartOn, flags: tuple[s
             assert found - {"127.0.0.1", "::1"} == {host.address}, (host.name, found)
         job.process.terminate()
         eventually(lambda: job.process.poll() is not None, "the job ends")
-        assert_nothing_left(network, job, 10)
+        assert_nothing_left(network, job)
 
 
 def test_addresses_of_ipv6_may_stand_for_names(network: Network, start_on: StartOn) -> None:

@@ -36,7 +36,7 @@ def test_hosts_of_other_networks_call_in(network: Network, start_on: StartOn, tm
     assert job.wait(PATIENCE_S) == 0, job
     for host in hosts:
         assert host.wait(PATIENCE_S) == 0, host
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 @pytest.mark.slow
@@ -80,4 +80,4 @@ def test_an_elastic_job_takes_hosts_of_other_networks_as_they_call(
     job.stop()
     assert job.wait(PATIENCE_S) == 0, job
     job.assert_consistent()
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)

@@ -118,7 +118,7 @@ def test_a_host_without_any_of_the_interfaces_is_named(network: Network, start_o
     assert f"host b: its agent says: it has none of the network interfaces '{a.interface},{c.interface}'" in job.err
     assert b.interface in job.err
     assert "ready" not in job.out
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
     job = start_on(c, *command, "no-such-nic", *REDUCE)
     assert job.wait(PATIENCE_S) == 1
     assert "this machine has no interface 'no-such-nic' with an address" in job.err
@@ -128,7 +128,7 @@ def test_interfaces_that_lead_nowhere_are_an_error_with_the_address(network: Net
     job = start_on(network.hosts["a"], "-np", "2", "-H", "a:1,b:1", "--network-interfaces", "deep-a,store3", *REDUCE)
     assert job.wait(PATIENCE_S) == 1
     assert "host b: its agent says: it cannot connect to the launcher's rendezvous server at 10.99.0.1 port " in job.err
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 # Asks the agent for the secret, as a rank does (docs/design/job-bootstrap.md), prints it and becomes the worker.
@@ -206,7 +206,7 @@ def test_garbage_from_another_host_harms_no_rank(network: Network, start_on: Sta
     for feeder in feeders:
         feeder.communicate(timeout=PATIENCE_S)
         assert feeder.returncode == 0
-    assert_nothing_left(network, job, 5)
+    assert_nothing_left(network, job)
 
 
 @pytest.mark.usefixtures("network")  # so that it is left out, visibly, where namespaces are not allowed

@@ -34,7 +34,7 @@ def test_ranks_on_two_hosts_find_rank_0(network: Network, tmp_path: Path, starte
     folder = str(tmp_path / "jobs") if "HOROVOD_SHARED_DIR" in command else ""
     env = {**AS_ROOT, "HOME": str(a.home), "HOROVOD_SHARED_DIR": folder}
     rank = [sys.executable, "-c", RANK, str(tmp_path / "out")]
-    job = run_to_end(a.enter("env", "-C", str(ROOT), *command, *rank), env, deadline_s=90)
+    job = run_to_end(a.enter("env", "-C", str(ROOT), *command, *rank), env)
     assert job.code == 0, job.text
     numbers = {0: "0 2", 1: "1 2", 2: "0 2", 3: "1 2"}
     assert told(tmp_path / "out") == {rank: f"4 {local} 10.0 10.0" for rank, local in numbers.items()}

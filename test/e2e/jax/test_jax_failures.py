@@ -53,7 +53,8 @@ def test_a_lost_rank_ends_the_others_step(horovodrun: Any) -> None:
 def test_ctrl_c_ends_a_step_that_waits_for_another_rank(horovodrun: Any) -> None:
     def seconds() -> float:
         job, after, what = heard_of(horovodrun, "stall")
-        assert job.code == 130, job.text
+        # 1 where the launcher had to end it: leaving may take longer than the second that it gets.
+        assert job.code in (130, 1), job.text
         assert what.startswith("KeyboardInterrupt"), what
         return after
 

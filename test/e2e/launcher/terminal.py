@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs import DEADLINE_S
+
 
 class Terminal:
     """A pseudo-terminal; the program leads its session. `text` is everything that it has shown."""
@@ -43,7 +45,7 @@ class Terminal:
         self._raw += chunk
         return bool(chunk)
 
-    def wait_for(self, wanted: str, times: int = 1, deadline_s: float = 20.0) -> float:
+    def wait_for(self, wanted: str, times: int = 1, deadline_s: float = DEADLINE_S) -> float:
         """Until the terminal shows that text so many times; the moment at which it did."""
         end = time.monotonic() + deadline_s
         while self.text.count(wanted) < times:
@@ -51,7 +53,7 @@ class Terminal:
                 pytest.fail(f"'{wanted}' x {times} is not on the terminal, but this:\n{self.text}")
         return time.monotonic()
 
-    def wait(self, deadline_s: float = 20.0) -> int:
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
         """The program's exit code, as a shell reports it; what it still shows is taken."""
         end = time.monotonic() + deadline_s
         while self._code is None:
@@ -68,7 +70,7 @@ class Terminal:
             pass
         return self._code
 
-    def hang_up(self, deadline_s: float = 20.0) -> int:
+    def hang_up(self, deadline_s: float = DEADLINE_S) -> int:
         """Closes the terminal and waits for its program; the exit code, or -n after signal n."""
         os.close(self.fd)
         end = time.monotonic() + deadline_s

@@ -16,6 +16,7 @@ from launcher_job import StartJob, eventually
 
 import horovod
 from horovod import _facts
+from jobs import DEADLINE_S
 
 
 def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
@@ -88,12 +89,11 @@ def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(
     ill.chmod(0o755)
     job = start_job("--check", "-H", "localhost:1,far-away:1", "--ssh-program", fake_ssh, str(ill))
 
-    def look_at(host: str) -> bool:
-        return any(f"-H {host}:1 " in command for command in job.processes().values())
-
+    children = Path(f"/proc/{job.pid}/task/{job.pid}/children")  # those too that have ended, until the doctor knows it
     eventually(lambda: bool(job.named("sleep")), "the look at far-away has begun")
     assert any("--timeout 60 --kill-grace 5 " in command for command in job.processes().values())
-    eventually(lambda: look_at("far-away") and not look_at("localhost"), "the look at localhost is over")
+    eventually(lambda: len(children.read_text().split()) == 1, "the look at localhost is over")
+    assert any("-H far-away:1 " in command for command in job.processes().values())
     job.signal(signal.SIGINT)
     assert job.wait() == 130
     assert "host localhost\n  OK    answer" in job.out
@@ -125,12 +125,12 @@ def test_what_the_job_of_all_hosts_says_beyond_its_limit_is_an_error(horovodrun_
 
 
 def test_a_tool_that_hangs_and_its_children_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _facts._run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\nerr\n")
     monkeypatch.setattr(_facts, "_TOOL_DEADLINE_S", 0.1)
     began = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        _facts._run(["sh", "-c", "sleep 20 & wait"])
-    assert time.monotonic() - began < 15
-    assert _facts._run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\nerr\n")
+        _facts._run(["sh", "-c", "sleep 1000 & wait"])
+    assert time.monotonic() - began < 500
 
 
 def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:
@@ -140,7 +140,7 @@ def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:
         (["--check", "true"], "'true' is not the name of one"),
         (["--check", "--host-discovery-script", "x"], "--check does not run --host-discovery-script"),
     ):
-        done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=DEADLINE_S)
         assert (done.returncode, done.stdout) == (2, "")
         assert says in done.stderr
 
@@ -184,7 +184,7 @@ def test_completions_are_right_to_the_shell(horovodrun_path: str, shell: str, tm
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: its completions are not looked at")
     script = subprocess.run(
-        [horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=30, check=True
+        [horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=DEADLINE_S, check=True
     )
     (tmp_path / "script").write_text(script.stdout)
-    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=DEADLINE_S)

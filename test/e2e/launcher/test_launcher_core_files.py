@@ -102,7 +102,7 @@ def test_no_core_file_has_the_secret_or_a_key(start_job: StartJob, tmp_path: Pat
     # The environment is in the frame that brings the secret: more than the agent reads at once.
     job = start_job("-np", "2", sys.executable, str(script), env={f"HVD_LONG_{i}": "x" * 100_000 for i in range(3)})
     for rank in range(2):
-        job.wait_for(f"[{rank}]<stdout>:ready", 20)
+        job.wait_for(f"[{rank}]<stdout>:ready")
     ranks = [pid for pid, command in job.processes().items() if str(script) in command and pid != job.pid]
     assert len(ranks) == 2
     if not os.access(f"/proc/{ranks[0]}/mem", os.R_OK):

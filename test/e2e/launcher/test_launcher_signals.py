@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob, eventually
 
-from jobs import assert_soon
+from jobs import DEADLINE_S, assert_soon
 
 PYTHON = sys.executable
 FRAME_H = Path(__file__).resolve().parents[3] / "launcher/protocol/frame.h"
@@ -56,7 +56,7 @@ def test_a_reader_that_does_not_read_does_not_hold_up_a_signal(start_job: StartJ
     job, read_end = held_job(start_job, "yes")
     job.signal(signal.SIGTERM)
     # It would never end if it waited for the reader. 2 s are for the last output; a sanitizer takes 3 s for megabytes.
-    assert job.wait(15) == 143
+    assert job.wait() == 143
     job.wait_all_gone()
     os.close(read_end)
 
@@ -84,10 +84,10 @@ def test_output_that_nobody_took_does_not_outlive_the_users_patience(start_job: 
     read_end, write_end = os.pipe()
     job = start_job("-np", "1", "head", "-c", "1000000", "/dev/zero", stdout=write_end)
     os.close(write_end)
-    eventually(lambda: not job.named("hvd-agent") and unread(read_end) > 0, "the job is over", 10)
+    eventually(lambda: not job.named("hvd-agent") and unread(read_end) > 0, "the job is over")
     assert job.process.poll() is None
     job.signal(signal.SIGINT)
-    assert job.wait(6) == 130
+    assert job.wait() == 130
     os.close(read_end)
 
 
@@ -115,7 +115,7 @@ def test_an_agent_that_has_said_done_ends_when_its_launcher_is_gone(horovodrun_p
         if closes_its_end:
             os.close(read_end)
         agent.stdin.close()
-        agent.wait(10)
+        agent.wait(DEADLINE_S)
     finally:
         agent.kill()
         agent.wait()
@@ -179,7 +179,7 @@ def test_what_is_ignored_at_the_start_stays_ignored(start_job: StartJob, horovod
         command = f"trap '' USR1; exec nohup {horovodrun_path} -np 2 sh -c '{ranks}' > {out} 2>&1"
         os.execvp("sh", ["sh", "-c", command])
     try:
-        eventually(lambda: out.exists() and out.read_text().count("SigIgn") == 2, "both ranks run", 20)
+        eventually(lambda: out.exists() and out.read_text().count("SigIgn") == 2, "both ranks run")
         masks = [int(line.split()[-1], 16) for line in out.read_text().splitlines() if "SigIgn" in line]
         assert [mask >> (signal.SIGHUP - 1) & 1 for mask in masks] == [1, 1]
         assert [mask >> (signal.SIGUSR1 - 1) & 1 for mask in masks] == [1, 1]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from launcher_job import StartJob, eventually
+from launcher_job import GONE_S, StartJob, eventually
 
-from jobs import free_port
+from jobs import assert_soon, free_port
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MISSING = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None] + ([] if SSHD else ["sshd"])
@@ -116,7 +116,7 @@ def test_the_exit_code_of_a_remote_rank_comes_back(start_job: StartJob, sshd: Ss
     assert "command not found: no-such-command on host remote-a" in job.err
 
 
-FAMILY = "trap '' TERM; sleep 1001 & setsid sleep 1002 & echo ready; while :; do sleep 1; done"
+FAMILY = "trap '' TERM; sleep 1001 & setsid sleep 1002 & echo ready $PPID; while :; do sleep 1; done"
 
 
 def remote_processes(marker: str) -> list[int]:
@@ -135,7 +135,7 @@ def remote_processes(marker: str) -> list[int]:
 @pytest.mark.parametrize("victim", ["launcher", "ssh", "agent"])
 def test_nothing_is_left_behind_on_a_remote_host(start_job: StartJob, sshd: Sshd, victim: str) -> None:
     job = start_job("-np", "2", "-H", "remote-a:2", "--ssh-program", sshd.program, "sh", "-c", FAMILY)
-    eventually(lambda: job.out.count(">:ready\n") == 2, "both ranks are ready")
+    eventually(lambda: job.out.count(">:ready ") == 2, "both ranks are ready")
     if victim == "launcher":
         job.signal(signal.SIGKILL)
         assert job.wait() == 137
@@ -145,14 +145,13 @@ def test_nothing_is_left_behind_on_a_remote_host(start_job: StartJob, sshd: Sshd
         assert "lost host remote-a: " in job.err
         assert "was killed by signal 9" in job.err
     else:
-        # The remote agent's own environment is sshd's: find it as the parent of a rank.
-        rank = next(pid for pid in job.named("sh") if "trap" in job.processes()[pid])
-        agent = int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
+        # The remote agent's own environment is sshd's.
+        agent = int(job.lines("[0]<stdout>:ready ")[0])
         assert Path(f"/proc/{agent}/comm").read_text() == "hvd-agent\n"
         os.kill(agent, signal.SIGKILL)
         assert job.wait() == 1
         assert "lost host remote-a: " in job.err
-    eventually(lambda: not remote_processes(job.marker), "all ranks are gone", 5)
+    eventually(lambda: not remote_processes(job.marker), "all ranks are gone", GONE_S)
 
 
 def test_an_interrupt_reaches_remote_ranks(start_job: StartJob, sshd: Sshd) -> None:
@@ -160,21 +159,28 @@ def test_an_interrupt_reaches_remote_ranks(start_job: StartJob, sshd: Sshd) -> N
     job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "sh", "-c", script)
     job.wait_for(">:ready\n")
     job.signal(signal.SIGINT)
-    assert job.wait(5) == 130
+    assert job.wait() == 130
     assert "[0]<stdout>:got INT" in job.out
 
 
 def failed_start(start_job: StartJob, sshd: Sshd, *flags: str) -> str:
     """The messages of a job that cannot reach its remote host; no rank may have run anywhere."""
-    started = time.monotonic()
-    job = start_job("-np", "2", "-H", "localhost:1,remote-a:1", "--ssh-program", sshd.program, *flags, "echo", "ran")
-    assert job.wait() == 1
-    assert time.monotonic() - started < 15
-    assert "ran" not in job.out
-    job.wait_all_gone()
-    assert job.err.startswith("horovodrun: host remote-a: ")
-    assert all(line.startswith("    ") for line in job.err.splitlines()[1:])  # what ssh said in several lines
-    return job.err
+    said: list[str] = []
+
+    def seconds() -> float:
+        started = time.monotonic()
+        job = start_job("-np", "2", "-H", "localhost:1,remote-a:1", "--ssh-program", sshd.program, *flags, "echo", "ran")
+        assert job.wait() == 1
+        took = time.monotonic() - started
+        assert "ran" not in job.out
+        job.wait_all_gone()
+        assert job.err.startswith("horovodrun: host remote-a: ")
+        assert all(line.startswith("    ") for line in job.err.splitlines()[1:])  # what ssh said in several lines
+        said.append(job.err)
+        return took
+
+    assert_soon(seconds, 15)
+    return said[-1]
 
 
 def test_an_unknown_host(start_job: StartJob, sshd: Sshd) -> None:
@@ -183,8 +189,10 @@ def test_an_unknown_host(start_job: StartJob, sshd: Sshd) -> None:
 
 
 def test_a_host_without_sshd(start_job: StartJob, sshd: Sshd) -> None:
-    sshd.configure(Port=str(free_port()))
-    assert "the connection was refused: is sshd running there" in failed_start(start_job, sshd)
+    with socket.socket() as taken:  # so that nobody else listens there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        sshd.configure(Port=str(taken.getsockname()[1]))
+        assert "the connection was refused: is sshd running there" in failed_start(start_job, sshd)
 
 
 def test_a_login_that_is_refused(start_job: StartJob, sshd: Sshd) -> None:
@@ -250,12 +258,18 @@ def test_a_login_that_is_always_turned_away_is_an_error(start_job: StartJob, tmp
 def test_an_sshd_that_never_answers(start_job: StartJob, sshd: Sshd) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sshd.configure(Port=str(silent.getsockname()[1]))
-        job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "--start-timeout", "2", "true")
-        started = time.monotonic()
-        assert job.wait() == 1
-        assert time.monotonic() - started < 10
-        assert "host remote-a" in job.err
-        job.wait_all_gone()
+        host = ("-H", "remote-a:1", "--ssh-program", sshd.program)
+
+        def seconds() -> float:
+            started = time.monotonic()
+            job = start_job("-np", "1", *host, "--start-timeout", "2", "true")
+            assert job.wait() == 1
+            took = time.monotonic() - started
+            assert "host remote-a" in job.err
+            job.wait_all_gone()
+            return took
+
+        assert_soon(seconds, 10)
 
 
 def test_a_directory_that_is_not_there_is_told(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:

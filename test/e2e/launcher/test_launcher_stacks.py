@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from launcher_job import StartJob, ended_by_timeout, eventually
 
+from jobs import DEADLINE_S
+
 PYTHON = sys.executable
 WAITS = """
 import threading
@@ -92,7 +94,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def run_tool(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def by_rank(answer: str) -> list[str]:
@@ -121,6 +123,7 @@ def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(
     job = start_job("-np", "3", "sh", "-c", script, PYTHON, WAITS)
     job.wait_for("[0]<stdout>:ready")
     job.wait_for("[1]<stdout>:ready")
+    eventually(lambda: bool(job.named("sleep")), "rank 2 is past its exec, in which it would not be counted")
     before = job.processes()
     ask = [horovodrun_path, "--stacks", str(job.pid)]
     for _ in range(2):

@@ -16,7 +16,7 @@ import pytest
 from launcher_job import eventually
 from terminal import Terminal
 
-from jobs import assert_soon
+from jobs import DEADLINE_S, assert_soon
 
 PYTHON = sys.executable
 Open = Callable[..., Terminal]
@@ -276,7 +276,7 @@ def test_stdin_that_is_a_file_or_closed_does_no_harm(horovodrun_path: str, tmp_p
     (tmp_path / "in").write_text("line\n")
     for redirection, wanted in ((f"< {tmp_path}/in", "line"), ("<&-", ""), ("< /dev/null", "")):
         command = f"exec {horovodrun_path} -np 1 cat {redirection}"
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S)
         assert done.returncode == 0
         assert done.stdout == (f"[0]<stdout>:{wanted}\n" if wanted else "")
 
@@ -321,12 +321,12 @@ def test_the_time_in_ctrl_z_does_not_count_as_time_to_start(open_terminal: Open,
     )
     ssh.chmod(0o755)
     terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
-    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 3 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
+    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 8 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
     eventually((tmp_path / "asked").exists, "the launcher asks the host")
     wait_in_front(terminal)
     terminal.type("\x1a")
     terminal.wait_for("Stopped")
-    time.sleep(3.1)  # longer than the time to start
+    time.sleep(8.1)  # longer than the time to start
     terminal.type("fg\n")
     wait_in_front(terminal)
     (tmp_path / "go").touch()
@@ -376,10 +376,10 @@ def test_a_rank_is_debugged_at_the_terminal_while_others_run(open_terminal: Open
 
 def test_a_rank_to_which_nobody_can_type_is_not_debugged(horovodrun_path: str) -> None:
     command = [horovodrun_path, "-np", "2", "--debug-rank", "1", "true"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 1
     assert "--debug-rank 1: nobody can type to that rank, for standard input is closed or /dev/null" in done.stderr
     # A pipe will do.
     program = ["sh", "-c", '[ "$HOROVOD_RANK" = 0 ] || { read word; printf "%s" "$word and more"; }']
-    done = subprocess.run([*command[:-1], *program], input="hello\n", capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*command[:-1], *program], input="hello\n", capture_output=True, text=True, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout) == (0, "hello and more"), done.stderr

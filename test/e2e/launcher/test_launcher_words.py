@@ -52,7 +52,7 @@ def test_the_last_lines_of_a_failed_rank_are_repeated_only_when_they_are_out_of_
         "[ $HOROVOD_RANK = 1 ] && { until [ -e ready ]; do sleep 0.01; done; echo the reason >&2; kill -KILL $$; };"
         " trap 'seq 60; exit 0' TERM; touch ready; while :; do sleep 0.01; done"
     )
-    job = start_job("-np", "2", "sh", "-c", script)
+    job = start_job("-np", "2", "--kill-grace", "60", "sh", "-c", script)
     assert job.wait() == 137
     assert "its last lines on stderr:\n    the reason\n" in job.err
     assert "\nProbable cause: somebody killed it, or the kernel, which does so when memory runs out" in job.err
@@ -183,5 +183,5 @@ def test_ranks_get_the_environment_or_only_what_is_named(start_job: StartJob, fa
 def test_tls_that_is_chosen_for_ranks_is_the_rendezvous_too(start_job: StartJob) -> None:
     code = "from horovod._common.native import core; core.init(); print(core.size()); core.shutdown()"
     job = start_job("-np", "2", "-x", "HOROVOD_TLS=1", PYTHON, "-c", code, env={"HOROVOD_TLS": "0"})
-    assert job.wait(60) == 0, job
+    assert job.wait() == 0, job
     assert job.out.count(":2\n") == 2, job

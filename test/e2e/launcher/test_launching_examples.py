@@ -44,7 +44,7 @@ def site(tmp_path: Path, fake_ssh: str, horovodrun_path: str, monkeypatch: pytes
 
 def ranks_of(command: str, site: Path, env: dict[str, str] | None = None) -> list[str]:
     """What the ranks said, in order."""
-    job = run_to_end(["sh", "-c", command], env, deadline_s=90, cwd=site)
+    job = run_to_end(["sh", "-c", command], env, cwd=site)
     assert job.code == 0, job.text
     said = list(site.glob("said.*"))
     lines = sorted(file.read_text() for file in said)
@@ -118,6 +118,6 @@ def test_mpi_as_a_starter(site: Path, heading: str, starter: str) -> None:
 def test_the_cell_of_a_notebook(site: Path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("the notebook's cell uses torch, which is not installed: it is not run here")
-    job = run_to_end(["sh", "-c", 'printf %s "$1" | python -', "sh", examples("A notebook")[0]], deadline_s=120, cwd=site)
+    job = run_to_end(["sh", "-c", 'printf %s "$1" | python -', "sh", examples("A notebook")[0]], cwd=site)
     assert job.code == 0, job.text
     assert "[(0, 2, 0.1), (1, 2, 0.1)]" in job.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import time
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from jobs import DEADLINE_S
+
 _spec = importlib.util.find_spec("ray")
 # A folder called ray on the path, this one for example, is a namespace package without an origin.
 collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else ["*"]
 
-WAIT_S = 30
+WAIT_S = DEADLINE_S
 
 
 def by_value(module: str) -> None:
@@ -26,18 +29,25 @@ def by_value(module: str) -> None:
         pickle.register_pickle_by_value(sys.modules[module])
 
 
-def started(start: Callable[[], Any]) -> Any:
-    """What `start` returns, in up to three tries: Ray gives up what does not start in 30 s, as on a busy machine."""
-    import ray
+@pytest.fixture(scope="session", autouse=True)
+def patient_ray() -> Iterator[None]:
+    """Ray asks whether a node that it has started is there, and gives it up after 30 s: too soon on a busy machine."""
+    services: Any = importlib.import_module("ray._private.services")
+    ask = services.get_node
 
-    for _ in range(2):
-        try:
-            return start()
-        except Exception as error:
-            if "timed out during startup" not in str(error):
-                raise
-            ray.shutdown()
-    return start()
+    def get_node(*arguments: Any) -> Any:
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                return ask(*arguments)
+            except RuntimeError:  # not yet
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "get_node", get_node)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +58,7 @@ def make_nodes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
     by_value(request.module.__name__)
     head = {"num_cpus": 0, "include_dashboard": False}
-    cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=cluster.address, log_to_driver=False)
 
     def make(number: int, **arguments: Any) -> list[Any]:
@@ -66,7 +76,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     import ray
 
     by_value(request.module.__name__)
-    started(lambda: ray.init("local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False))
+    ray.init("local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 

@@ -20,7 +20,7 @@ def test_the_drivers_part_runs_in_the_cluster() -> None:
 
     server, port = find_port(lambda address: serve("127.0.0.1", address[1]))
     try:
-        job = run_to_end([sys.executable, PROGRAM, f"ray://127.0.0.1:{port}"], deadline_s=120)
+        job = run_to_end([sys.executable, PROGRAM, f"ray://127.0.0.1:{port}"])
     finally:
         server.stop(0)
     assert job.code == 0, job.text

@@ -21,7 +21,7 @@ def heard(job: Any) -> dict[int, str]:
 
 
 def test_a_rank_that_raises_ends_the_others_wait(horovodrun: Any) -> None:
-    job = horovodrun(2, str(SCRIPT), "raise", deadline_s=120)
+    job = horovodrun(2, str(SCRIPT), "raise", survive=True)
     assert job.code != 0, job.text
     assert "no error" not in job.out
     assert re.search(r"UnknownError .*rank 1.*rank 1 has enough", heard(job)[0]), job.text
@@ -29,7 +29,7 @@ def test_a_rank_that_raises_ends_the_others_wait(horovodrun: Any) -> None:
 
 def test_another_order_of_tracing_is_reported_and_ends(horovodrun: Any) -> None:
     env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-    job = horovodrun(2, str(SCRIPT), "order", env=env, deadline_s=120)
+    job = horovodrun(2, str(SCRIPT), "order", env=env)
     assert job.code != 0, job.text
     assert "no error" not in job.out
     for text in heard(job).values():

@@ -3,35 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import torch
-
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
-
-
-def build(folder: Path, name: str, parts: str, *flags: str) -> str:
-    """Compiled as one file, as CMake does it, which takes a fourth of the time."""
-    library = folder / f"lib{name}.so"
-    subprocess.run(
-        ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
-         "-o", library, "-x", "c++", "-", "-x", "none", *flags],
-        input="".join(f'#include "test/support/fake_gpu/fake_{part}.cc"\n' for part in parts.split()),
-        text=True, check=True, timeout=240,
-    )  # fmt: skip
-    return str(library)
-
-
-def build_driver(folder: Path) -> str:
-    return build(folder, "fake_cuda", "driver driver_memory machine")
-
-
-def build_nccl(folder: Path) -> str:
-    """Finds the driver in the same folder."""
-    flags = (f"-L{folder}", "-lfake_cuda", f"-Wl,-rpath,{folder}")
-    return build(folder, "fake_nccl", "agreement communicator group nccl nccl_controls nccl_members", *flags)
 
 
 def load_driver(file: str) -> Any:

@@ -49,7 +49,7 @@ def script(tmp_path: Path) -> str:
 def digests(horovodrun: Any, script: str, ranks: int, seed: int, deterministic: bool) -> list[str]:
     """What the results of each rank were, in rank order."""
     env = {"HOROVOD_DETERMINISTIC": "1"} if deterministic else {}
-    job = horovodrun(ranks, script, str(seed), deadline_s=120, env=env)
+    job = horovodrun(ranks, script, str(seed), env=env)
     assert job.code == 0, job.text
     found = dict(re.findall(r"\[(\d+)\]<stdout>:digest (\w+)", job.out))
     return [found[str(rank)] for rank in range(ranks)]

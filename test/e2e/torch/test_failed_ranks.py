@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_an_uncaught_exception_is_named_by_the_others_and_blamed(slow: float, ho
     script = torch_script(tmp_path, RAISING.format(slow=slow))
 
     def seconds() -> float:
-        job = horovodrun(2, script, deadline_s=60)
+        job = horovodrun(2, script, survive=True)
         assert job.code == 1, job.text
         raised = re.search(r"raised ([\d.]+)", job.out)
         noticed = re.search(r"noticed ([\d.]+) rank 1 is lost: uncaught exception KeyError: 'oops'", job.out)
@@ -44,7 +45,8 @@ def test_an_uncaught_exception_is_named_by_the_others_and_blamed(slow: float, ho
         # A rank that takes longer to end than the survivors' grace, as on a busy machine, is ended before it has a code.
         how = "(exited with code 1|failed with an uncaught exception)"
         assert re.search(rf"the job failed: rank 1 on host localhost \(pid \d+\) {how} first", job.err), job.text
-        assert "After that, rank 0 exited with code 3" in job.err, job.text
+        if "After that, rank 0 exited with code 3" not in job.err:
+            return math.inf  # it was not its turn in the second for which the launcher listens after the first failure
         return float(noticed[1]) - float(raised[1])
 
     assert_soon(seconds, 1.0)
@@ -75,16 +77,23 @@ LEAVING = """
 
 
 def test_a_rank_that_exits_with_an_error_is_blamed_though_others_end_sooner(horovodrun: Any, tmp_path: Path) -> None:
-    job = horovodrun(2, torch_script(tmp_path, LEAVING.format(code=7)), deadline_s=60)
-    assert job.code == 7, job.text
-    assert re.search(r"the job failed: rank 1 on host localhost \(pid \d+\) exited with code 7 first", job.err), (
-        job.text
-    )
-    assert "After that, rank 0 exited with code 3" in job.err, job.text
+    script = torch_script(tmp_path, LEAVING.format(code=7))
+
+    def seconds() -> float:
+        job = horovodrun(2, script)
+        if job.code == 3:
+            return math.inf  # it was not its turn in the second for which the launcher listens after rank 0's exit
+        assert job.code == 7, job.text
+        blamed = r"the job failed: rank 1 on host localhost \(pid \d+\) exited with code 7 first"
+        assert re.search(blamed, job.err), job.text
+        assert "After that, rank 0 exited with code 3" in job.err, job.text
+        return 0.0
+
+    assert_soon(seconds, 1.0)
 
 
 def test_a_rank_that_leaves_without_an_error_is_not_blamed(horovodrun: Any, tmp_path: Path) -> None:
-    job = horovodrun(2, torch_script(tmp_path, LEAVING.format(code=0)), deadline_s=60)
+    job = horovodrun(2, torch_script(tmp_path, LEAVING.format(code=0)))
     assert job.code == 3, job.text
     assert re.search(r"the job failed: rank 0 on host localhost \(pid \d+\) exited with code 3", job.err), job.text
 
@@ -102,7 +111,7 @@ def test_an_exception_beside_a_thread_that_waits_is_no_hang(horovodrun: Any, tmp
         hvd.allreduce(torch.ones(1), name="alone")
         """,
     )
-    job = horovodrun(2, script, deadline_s=60)
+    job = horovodrun(2, script, survive=True)
     assert job.code == 1, job.text
     assert "HorovodInternalError: rank 1 is lost: uncaught exception KeyError: 'oops'" in job.err, job.text
     assert "the job failed: rank 1" in job.err, job.text
@@ -125,7 +134,7 @@ def test_an_exception_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path)
             optimizer.step()
         """,
     )
-    job = horovodrun(3, script, deadline_s=60, survive=True)
+    job = horovodrun(3, script, survive=True)
     assert job.code == 1, job.text
     named = re.findall(r"HorovodInternalError: .*rank 0 is lost: uncaught exception ValueError: bad batch", job.err)
     assert len(named) == 2, job.text
@@ -147,7 +156,7 @@ def test_an_exit_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path) -> N
         hvd.synchronize(handle)
         """,
     )
-    job = horovodrun(2, script, deadline_s=60)
+    job = horovodrun(2, script)
     assert job.code == 1, job.text
     assert "rank 1 called shutdown() or ended" in job.err, job.text
     assert 'allreduce "allreduce.gradient" was waiting for it' in job.err, job.text
@@ -164,7 +173,7 @@ def test_a_rank_that_ends_at_once_with_exit_code_0_is_named(horovodrun: Any, tmp
         hvd.allreduce(torch.ones(1), name="alone")
         """,
     )
-    job = horovodrun(2, script, deadline_s=60)
+    job = horovodrun(2, script)
     assert job.code == 1, job.text
     # Where the machine is slow, the launcher may hear of both ends at once.
     named = r"(because rank 1 on host localhost had|and rank 1 on host localhost, which it calls lost, has) ended"
@@ -191,7 +200,7 @@ def test_nobody_waits_in_init_for_a_rank_that_has_ended(
 ) -> None:
     script = tmp_path / "gone.py"
     script.write_text(GONE.format(in_a_second_session=in_a_second_session))
-    job = horovodrun(2, str(script), deadline_s=60)  # ranks wait ten minutes for one that may still come
+    job = horovodrun(2, str(script))  # ranks wait ten minutes for one that may still come
     assert job.code == 1, job.text
     gone = (
         r"rank 1 on host localhost \(pid \d+\) has ended with exit code 0, so it will not join the others in init\(\)"
@@ -218,7 +227,7 @@ def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Pat
     )
 
     def seconds() -> float:
-        job = horovodrun(2, script, deadline_s=60, survive=True)
+        job = horovodrun(2, script, survive=True)
         assert job.code == 128 + signal.SIGKILL, job.text
         noticed = re.search(r"noticed after ([\d.]+)", job.out)
         assert noticed, job.text

@@ -50,7 +50,7 @@ def test_the_core_keeps_to_its_own_gloo(foreign_gloo: Path, horovodrun: Any, tmp
         "hvd.init()\nprint(hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist(), core.gloo_library(), flush=True)"
     )
     script.write_text(poisoned(foreign_gloo, use))
-    job = horovodrun(2, str(script), deadline_s=120)
+    job = horovodrun(2, str(script))
     assert job.code == 0, job.text
     assert job.out.count("[2.0, 2.0, 2.0]") == 2
     assert "libforeign" not in job.out
@@ -61,7 +61,7 @@ def test_a_core_that_was_bound_to_it_refuses_to_load(foreign_gloo: Path) -> None
         "from horovod import _load\n_load._global_gloo_symbol = lambda: None\n"
         "try:\n    _load.load_core()\nexcept ImportError as error:\n    print(error)"
     )
-    job = run_to_end([sys.executable, "-c", poisoned(foreign_gloo, use)], deadline_s=60)
+    job = run_to_end([sys.executable, "-c", poisoned(foreign_gloo, use)])
     assert job.code == 0, job.text
     assert "libforeign.so" in job.out, job.text
     assert "not to its own libgloo" in job.out

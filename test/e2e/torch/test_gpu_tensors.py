@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 
-from fake_gpu import ROOT, build_driver, build_nccl
+from built_library import ROOT, build
+
+
+def parts(names: str) -> list[str]:
+    return [f"fake_gpu/fake_{name}.cc" for name in names.split()]
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_driver(tmp_path_factory.mktemp("fakes"))
+    return build(tmp_path_factory.mktemp("fakes"), "fake_cuda", parts("driver driver_memory machine"))
 
 
 @pytest.fixture(scope="module")
 def nccl(driver: str) -> str:
-    return build_nccl(Path(driver).parent)
+    """Finds the driver in the same folder."""
+    folder = Path(driver).parent
+    flags = (f"-L{folder}", "-lfake_cuda", f"-Wl,-rpath,{folder}")
+    return build(folder, "fake_nccl", parts("agreement communicator group nccl nccl_controls nccl_members"), *flags)
 
 
 def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, driver: str) -> None:
@@ -46,7 +53,7 @@ def test_processes_reduce_over_nccl(
     if case == "a member dies before it joins":
         env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "100"
     command = [str(ROOT / "test/e2e/torch/gpu_nccl_worker.py"), driver, nccl, case, str(tmp_path / "inside")]
-    job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env, deadline_s=120)
+    job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env)
     assert job.code == (0 if good == 2 else 137), job.text
     assert job.out.count("nccl ok") == good, job.text
     assert job.out.count("heard of the loss") == (1 if "dies" in case else 0), job.text

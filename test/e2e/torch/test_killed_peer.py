@@ -81,7 +81,7 @@ def test_the_survivors_hear_of_it(operation: str, horovodrun: Any, tmp_path: Pat
     env = {"HOROVOD_LOG_LEVEL": "debug", "HOROVOD_SHM_CMA": str(int(operation == "allreduce, read"))}
 
     def seconds() -> float:
-        job = horovodrun(3, str(script), operation, env=env, deadline_s=60, survive=True)
+        job = horovodrun(3, str(script), operation, env=env, survive=True)
         assert job.code == 137, job.text
         assert job.err.count(PATHS[operation]) == 3, job.text
         killed = re.search(r"\[1\]<stdout>:killed ([\d.]+)", job.out)

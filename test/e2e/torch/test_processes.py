@@ -45,7 +45,7 @@ def torch_exit_s() -> float:
 
 def seconds_to_end(command: list[str], code: int) -> float:
     """How long a process takes to end after it has said when it was at its last line."""
-    job = run_to_end(command, deadline_s=60)
+    job = run_to_end(command)
     took = time.time() - float(job.out.split()[1])
     assert job.code == code, job.text
     assert ("Traceback" in job.err) == (code == ENDS["exception"][1]), job.text
@@ -63,7 +63,7 @@ def test_a_single_process_ends_cleanly(end: str, tmp_path: Path, torch_exit_s: f
 @pytest.mark.parametrize("end", [e for e in ENDS if e != "pending operation"])
 def test_two_ranks_end_cleanly(end: str, horovodrun: Any, tmp_path: Path) -> None:
     body, code = ENDS[end]
-    job = horovodrun(2, torch_script(tmp_path, "hvd.barrier()\nprint('done', flush=True)\n" + body), deadline_s=60)
+    job = horovodrun(2, torch_script(tmp_path, "hvd.barrier()\nprint('done', flush=True)\n" + body))
     assert job.code == code, job.text
     assert job.out.count("done") == 2
     assert "terminate called" not in job.err
@@ -96,7 +96,7 @@ def test_ctrl_c_interrupts_a_wait(horovodrun: Any, tmp_path: Path) -> None:
     )
 
     def seconds() -> float:
-        job = horovodrun(2, script, deadline_s=60, env=SUPPORT)
+        job = horovodrun(2, script, env=SUPPORT)
         assert job.code == 0, job.text
         interrupted = re.search(r"interrupted after ([\d.e-]+)", job.out)
         assert interrupted, job.text
@@ -125,7 +125,7 @@ def test_a_fork_after_init_leaves_parent_and_child_alive() -> None:
         print(hvd.allreduce(torch.ones(1)).item(), hvd.is_initialized())
         """
     )
-    job = run_to_end([sys.executable, "-c", program], deadline_s=60)
+    job = run_to_end([sys.executable, "-c", program])
     assert job.out.split() == ["1.0", "True"], job.text
 
 
@@ -157,7 +157,7 @@ def test_signals_reach_python_and_not_our_threads() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=5) == -signal.SIGTERM
+        assert process.wait(timeout=50) == -signal.SIGTERM
     finally:
         process.kill()
         process.wait()
@@ -195,6 +195,6 @@ def test_children_of_torch_multiprocessing_may_come_and_go(horovodrun: Any, tmp_
             """
         )
     )
-    job = horovodrun(2, str(script), deadline_s=120)
+    job = horovodrun(2, str(script))
     assert job.code == 0, job.text
     assert job.out.count("done 2.0") == 2, job.text

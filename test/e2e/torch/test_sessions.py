@@ -37,7 +37,7 @@ def seconds_of_cycles(horovodrun: Any, folder: Path, sets: str, cycles: int) -> 
     """How long the slower of two ranks took."""
     script = folder / "cycles.py"
     script.write_text(CYCLES.format(sets=sets, cycles=cycles))
-    job = horovodrun(2, str(script), deadline_s=120.0)
+    job = horovodrun(2, str(script))
     assert job.code == 0, job.text
     took = [float(seconds) for seconds in re.findall(r"cycles took ([\d.]+) s", job.out)]
     assert len(took) == 2, job.text
@@ -62,7 +62,7 @@ def test_a_rank_that_gives_other_sets_fails_the_job_in_words(horovodrun: Any, tm
         "sets = [hvd.ProcessSet([0])] if os.environ['HOROVOD_RANK'] == '0' else None\n"
         "hvd.init(process_sets=sets)\n"
     )
-    job = horovodrun(2, str(script), deadline_s=120.0)
+    job = horovodrun(2, str(script))
     assert job.code == 1, job.text
     assert job.err.count("ValueError") >= 1
     assert "rank 0 gave 1 process set, rank 1 gave 0 process sets" in job.err
@@ -90,7 +90,7 @@ def test_a_rank_that_dies_is_named_to_those_that_wait_for_all(call: str, horovod
     )
 
     def seconds() -> float:
-        job = horovodrun(2, str(script), deadline_s=120.0, survive=True)
+        job = horovodrun(2, str(script), survive=True)
         assert job.code == 128 + signal.SIGKILL, job.text
         noticed = re.search(r"noticed ([\d.]+) .*rank 1", job.out)
         assert noticed, job.text

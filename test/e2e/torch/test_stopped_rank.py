@@ -18,15 +18,17 @@ torch.set_num_threads(1)
 """
 
 STOPPED = """
-# All are submitted before one is done: whenever a rank stops after that, a collective is under way.
+# All of a turn are submitted before one is done. A rank stops where many are left: so a collective is under way, even
+# if it does not get its turn at once.
 tensors = [torch.ones(2_000_000) for _ in range(30)]
-handles = [hvd.allreduce_async_(x, name=f"x{i}", op=hvd.Min) for i, x in enumerate(tensors)]
 try:
-    hvd.synchronize(handles[2])
-    if hvd.rank() == int(sys.argv[1]):
-        os.kill(os.getpid(), signal.SIGSTOP)
-    for handle in handles[3:]:
-        hvd.synchronize(handle)
+    for _ in range(100):
+        handles = [hvd.allreduce_async_(x, name=f"x{i}", op=hvd.Min) for i, x in enumerate(tensors)]
+        hvd.synchronize(handles[2])
+        if hvd.rank() == int(sys.argv[1]) and not hvd.poll(handles[15]):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        for handle in handles[3:]:
+            hvd.synchronize(handle)
 except hvd.HorovodInternalError as error:
     print("heard", str(error).replace(chr(10), " "), flush=True)
     raise
@@ -46,7 +48,7 @@ def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horov
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_FUSION_THRESHOLD": "0",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings, deadline_s=90)
+    job = horovodrun(2, str(script), str(stopped), env=settings)
     assert job.code != 0, job.text
     heard = re.findall(r"heard (.*)", job.out)
     assert len(heard) == 1, job.text
@@ -104,7 +106,7 @@ def test_a_rank_that_is_stopped_where_others_wait_in_shared_memory_ends_the_job(
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_LOG_LEVEL": "debug",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings, deadline_s=90)
+    job = horovodrun(2, str(script), str(stopped), env=settings)
     assert job.code != 0, job.text
     assert job.err.count(f"op=allreduce backend=shm path={path}") == 2, job.text
     heard = re.findall(rf"\[{1 - stopped}\]<stdout>:heard (.*)", job.out)
@@ -120,21 +122,28 @@ WAITS_ITS_TURN = """
 import pathlib, time
 
 # The block of rank 2 goes to rank 0, and from there to rank 1, which hears nothing meanwhile. Rank 0 is slow
-# at first: three times a second it gets two milliseconds of processor time.
+# at first: three times a second it runs until the thread that moves the data has had a millisecond of processor time.
+# Rank 2 copies its block before it sends anything: a larger one takes the two seconds on a busy machine.
 pid = hvd.broadcast_object(os.getpid(), 0)
 done = threading.Event()
+tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+(mover,) = [task for task in tasks if (task / "comm").read_text().startswith("hvd-lane")]
 def processor_time():
-    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+    try:
+        return int((mover / "schedstat").read_text().split()[0]) / 1e9
+    except FileNotFoundError:  # it has its result, and has ended
+        done.set()
+        return 0.0
 def slow_down():
     for _ in range(25):
         os.kill(pid, signal.SIGSTOP)
         time.sleep(0.3)
         os.kill(pid, signal.SIGCONT)
         start = processor_time()
-        while processor_time() - start < 0.002 and not done.wait(0.001):
+        while not done.is_set() and processor_time() - start < 0.001:
             pass
 slower = threading.Thread(target=slow_down)
-rows = 48_000_000 if hvd.rank() == 2 else 1
+rows = 20_000_000 if hvd.rank() == 2 else 1
 mine = torch.full((rows,), float(hvd.rank()))
 hvd.barrier()
 if hvd.rank() == 1:
@@ -153,21 +162,21 @@ def assert_no_stall(horovodrun: Any, script: Path, program: str, ranks: int, lin
     """Every rank prints the line, though the limits for a stall are two seconds."""
     script.write_text(START + program)
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-    job = horovodrun(ranks, str(script), env=limits, deadline_s=90)
+    job = horovodrun(ranks, str(script), env=limits)
     assert job.code == 0, job.text
     assert job.out.count(line) == ranks, job.text
     assert "Stalled" not in job.err, job.text
 
 
 def test_a_rank_that_waits_for_its_turn_is_not_stuck(horovodrun: Any, tmp_path: Path) -> None:
-    assert_no_stall(horovodrun, tmp_path / "turn.py", WAITS_ITS_TURN, 3, "got 48000002 1.0 slow")
+    assert_no_stall(horovodrun, tmp_path / "turn.py", WAITS_ITS_TURN, 3, "got 20000002 1.0 slow")
 
 
 def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "different.py"
     script.write_text(START + DIFFERENT)
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
-    job = horovodrun(2, str(script), env=limits, deadline_s=90)
+    job = horovodrun(2, str(script), env=limits)
     assert "Deadlock: every rank waits for a tensor" in job.err, job.text
     assert job.err.index("Deadlock: ") < job.err.index("Stalled: "), job.text
     assert job.err.count("Deadlock: ") == 1, job.text

@@ -1,7 +1,6 @@
 #include "launcher/agent/host_topology.h"
 
 #include <sched.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,6 +8,7 @@
 #include <fstream>
 
 #include "launcher/agent/agent.h"
+#include "test/support/temp_folder.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -30,29 +30,21 @@ std::string text_of(const std::vector<HostTopology::Gpu>& gpus) {
 // What the NVIDIA driver shows of its devices, as files.
 class FakeHost {
  public:
-  FakeHost() {
-    std::string name = (std::filesystem::temp_directory_path() / "hvd-gpus-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    root_ = name;
-    std::filesystem::create_directories(root_ / "dev");
-  }
-  ~FakeHost() { std::filesystem::remove_all(root_); }
-  FakeHost(const FakeHost&) = delete;
-  FakeHost& operator=(const FakeHost&) = delete;
+  FakeHost() { std::filesystem::create_directories(folder_ / "dev"); }
   void add(const std::string& bus, int minor, const std::string& cpus, bool may_open = true) {
     write("proc/driver/nvidia/gpus/" + bus + "/information",
           "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-" + bus + "\nDevice Minor: \t " + std::to_string(minor) + "\n");
     write("sys/bus/pci/devices/" + bus + "/local_cpulist", cpus + "\n");
     if (may_open) write("dev/nvidia" + std::to_string(minor), "");
   }
-  std::string root() const { return root_.string(); }
+  std::string root() const { return folder_.path.string(); }
 
  private:
   void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
+    std::filesystem::create_directories((folder_.path / path).parent_path());
+    std::ofstream(folder_ / path) << text;
   }
-  std::filesystem::path root_;
+  test::TempFolder folder_;
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Where hosts come from, and what starts their agents.
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -9,6 +8,7 @@
 
 #include "launcher/hosts/host_list.h"
 #include "test/launcher/cli/parse_helper.h"
+#include "test/support/temp_folder.h"
 
 namespace hvd::launcher {
 
@@ -67,11 +67,11 @@ TEST_CASE("Agents are started by what --rsh or the environment says, else by ssh
 }
 
 TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one", "[unit][cli]") {
-  char folder[] = "/tmp/hvd-parse-XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
-  config::MapEnv::Map slurm{{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}, {"PATH", folder}};
+  const test::TempFolder folder;
+  config::MapEnv::Map slurm{
+      {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}, {"PATH", folder.path.string()}};
   CHECK(parse_job({}, slurm).rsh.empty());
-  std::filesystem::create_symlink("/bin/true", std::string(folder) + "/srun");
+  std::filesystem::create_symlink("/bin/true", folder / "srun");
   const LaunchConfig by_srun = parse_job({}, slurm);
   CHECK(by_srun.rsh == parse_job({"--rsh", "srun"}).rsh);
   CHECK(by_srun.notices.back() == "agents are started by srun; --rsh ssh: by ssh");
@@ -90,7 +90,6 @@ TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one"
   CHECK(parse_job(flags).rsh == by_srun.rsh);
   CHECK(flags_of_check({"--rsh", "a 'b c'"}) == Words{"--rsh", "a 'b c'"});
   CHECK(flags_of_check({"--rsh", "ssh", "--container", "c d"}) == Words{"--rsh", "ssh", "--container", "c d"});
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("Hosts of a batch system or an operator are used, and said", "[unit][cli]") {

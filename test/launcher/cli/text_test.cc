@@ -46,6 +46,7 @@ TEST_CASE("--check-build lists frameworks, controllers and operations", "[unit][
   REQUIRE(verbose.starts_with("\n" + kExpected));
   REQUIRE(verbose.find("Tensor Operations, DDL: DDL is not supported") != std::string::npos);
   REQUIRE(verbose.find("Kernels for GPUs: ") != std::string::npos);
+  REQUIRE(verbose.find("NVTX ranges: ") != std::string::npos);
 }
 
 TEST_CASE("--print-config shows flags above the environment above the defaults", "[unit][cli]") {

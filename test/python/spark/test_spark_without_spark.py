@@ -97,6 +97,11 @@ def test_arguments_of_older_scripts_are_taken(monkeypatch: pytest.MonkeyPatch) -
     with pytest.warns(UserWarning, match="extra_mpi_args='-x A' is ignored: there is no MPI"):
         run.run(len, extra_mpi_args="-x A")
     assert len(jobs) == 2
+    with pytest.warns(DeprecationWarning, match="run_elastic: min_np is deprecated, use min_num_proc"):
+        run.run_elastic(len, num_proc=two, min_np=1, nics="eth0,eth1", reset_limit=0)
+    assert (jobs[2].caller, jobs[2].num_proc, jobs[2].nics) == ("horovod.spark.run_elastic", 2, ("eth0", "eth1"))
+    assert (jobs[2].elastic.min_num_proc, jobs[2].elastic.max_num_proc, jobs[2].elastic.reset_limit) == (1, None, 0)
+    assert jobs[1].elastic is None
 
 
 class Plain:

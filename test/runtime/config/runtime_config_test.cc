@@ -199,13 +199,15 @@ TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[un
 
 TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing",
           "[unit][config]") {
-  const MapEnv::Map asked = {{"HOROVOD_DISABLE_NVTX_RANGES", "1"},
+  const MapEnv::Map asked = {{"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "1"},
                              {"HOROVOD_ELASTIC", "0"},
                              {"HOROVOD_BATCH_D2D_MEMCOPIES", "true"},
+                             {"HOROVOD_DISABLE_NVTX_RANGES", "1"},
                              {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
   CHECK(load(asked).value().warnings ==
-        std::vector<std::string>{"HOROVOD_DISABLE_NVTX_RANGES: no effect, because this Horovod has no NVTX ranges"});
-  CHECK(load(with(kRank3of4, "HOROVOD_DISABLE_NVTX_RANGES", "1")).value().warnings.empty());
+        std::vector<std::string>{
+            "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX: no effect, because this Horovod has no estimators on Spark"});
+  CHECK(load(with(kRank3of4, "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "1")).value().warnings.empty());
   CHECK_FALSE(load({{"HOROVOD_NUM_NCCL_STREAMS", "257"}}).is_ok());  // checked all the same
 }
 

@@ -10,7 +10,7 @@
 
 #include "test/runtime/engine/job_support.h"
 #include "test/support/captured_log.h"
-#include "test/support/temp_folder.h"
+#include "test/support/trace_reader.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -85,6 +85,16 @@ void train_with_log(const std::string& path, int steps) {
       });
 }
 
+// Of each step in which a tensor was reduced: T together with another one, s by itself.
+std::string ways_in(const std::vector<std::string>& line) {
+  std::string ways;
+  for (const std::string& event : line) {
+    if (event == "NEGOTIATE_ALLREDUCE") ways += 's';
+    if (event == "MEMCPY_IN_FUSION_BUFFER" && !ways.empty()) ways.back() = 'T';
+  }
+  return ways;
+}
+
 }  // namespace
 
 TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried and what is best", "[multi][engine]") {
@@ -122,6 +132,49 @@ TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried 
     return line.delay == lines.back().delay && line.threshold == lines.back().threshold;
   };
   CHECK((is(*best) || is(lines.front())));
+}
+
+// Two tensors of 200 kB do not fit a batch of 300 kB, which is tried first, and do fit one of 4 MiB, which is tried
+// next.
+TEST_CASE("A threshold that is tried or has been found best splits the batches of all ranks", "[multi][engine]") {
+  constexpr std::size_t kCount = 50'000;
+  const TempFolder folder;
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        std::vector<float> a(kCount);
+        std::vector<float> b(kCount);
+        for (int i = 0; i < kStepsOfTwo + 2; ++i) {
+          std::ranges::fill(a, 1.0F);
+          std::ranges::fill(b, 2.0F);
+          const auto handles = session.enqueue_group({allreduce("a", a), allreduce("b", b)}).value();  // ready at once
+          for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "a group");
+          problems.expect(a == std::vector<float>(kCount, 2.0F) && b == std::vector<float>(kCount, 4.0F),
+                          "a wrong sum");
+        }
+      },
+      [&](config::RuntimeConfig& config) {
+        tune(config, folder / "tune.csv", 2);
+        config.fusion_threshold = 300'000;
+        config.cycle_time = std::chrono::duration<double, std::milli>(0);
+        config.shared_memory = false;  // which packs nothing
+        config.timeline = folder / "t.json";
+      });
+  const std::vector<LogLine> lines = read_log(folder / "tune.csv");
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].threshold == Approx(0.286).epsilon(0.01));
+  CHECK(lines[1].threshold == 4);
+  // A sample ends when its successor's first tensors have been decided on, so the step that ends it is as before. Both
+  // are measured in turns only where the second one was faster.
+  const std::string searched = "sssssssTTTTT";
+  const std::string alone(12, 's');
+  const std::string in_turns = std::string("sTsTsTsTsT") + (lines[2].threshold == 4 ? "TT" : "ss");
+  const TraceReader trace = TraceReader::of_file(folder / "t.json");
+  const std::string found = ways_in(trace.line("a"));
+  CHECK((found == searched + in_turns || (lines[2].threshold != 4 && found == searched + alone)));
+  CHECK(ways_in(trace.line("b")) == found);
 }
 
 TEST_CASE("What the user has set is not tuned", "[multi][engine]") {

@@ -137,7 +137,10 @@ class Trial {
         continue;
       }
       const std::uint64_t epoch = session.value()->topology().epoch;
-      const std::string failed = train(*session.value());
+      const std::string failed = [&] {
+        const OwnSession own(*session.value());
+        return train(*session.value());
+      }();
       session.value()->shutdown();
       session.value().reset();
       if (!failed.empty()) {

@@ -271,7 +271,7 @@ class ChangingSets {
 
 // HVD_SIMULATION_SEEDS=200 in the environment looks harder.
 #ifdef HVD_SANITIZED  // many times slower
-constexpr int kSeedsOfChanges = 2;
+constexpr int kSeedsOfChanges = 1;
 #else
 constexpr int kSeedsOfChanges = 8;
 #endif

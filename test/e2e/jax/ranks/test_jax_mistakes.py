@@ -46,6 +46,21 @@ def test_values_that_are_no_arrays() -> None:
             hvd.allreduce_gradients([mine()], **wrong)
 
 
+def test_every_call_before_init_is_the_same_error() -> None:
+    array = mine()
+    calls = (hvd.allreduce, hvd.allgather, lambda x: hvd.broadcast(x, 0), hvd.alltoall, hvd.reducescatter)
+    of_gradients = [lambda call: jax.grad(lambda x: call(x).sum()), lambda call: jax.jit(jax.grad(lambda x: call(x).sum()))]
+    hvd.shutdown()
+    try:
+        for way in (*WAYS.values(), jax.vmap, lambda call: jax.jit(jax.vmap(call)), *of_gradients):
+            for call in calls:
+                with pytest.raises(hvd.HorovodInternalError, match=r"not been initialized; use hvd\.init"):
+                    way(call)(array)
+    finally:
+        hvd.init()
+    assert_usable()
+
+
 def deleted() -> Any:
     array = mine()
     array.delete()

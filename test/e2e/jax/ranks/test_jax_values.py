@@ -74,6 +74,17 @@ def test_the_result_for_a_number_has_the_type_of_an_array() -> None:
     assert_is(looped(), 1, "float64")
 
 
+def test_maps_over_the_one_device_of_a_rank() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("device",))
+    rows = jax.sharding.PartitionSpec("device")
+    for call in (hvd.allreduce, hvd.allgather, lambda x: hvd.broadcast(x, 0), hvd.alltoall, hvd.reducescatter):
+        once = call(mine(shape=(6, 2)))
+        by_shard = jax.shard_map(call, mesh=mesh, in_specs=rows, out_specs=rows)
+        assert_is(by_shard(mine(shape=(6, 2))), once)
+        assert_is(jax.jit(by_shard)(mine(shape=(6, 2))), once)
+        assert_is(jax.pmap(call)(mine(shape=(6, 2))[None])[0], once)
+
+
 def test_what_is_under_way_ends_before_its_session() -> None:
     results = [jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="last"))(mine())]
     hvd.shutdown()

@@ -90,7 +90,7 @@ def interrupted(wait: Callable[[], Any]) -> str:
     except KeyboardInterrupt:
         took = time.monotonic() - interrupts[-1]
         alarm.join()
-        return "soon" if took < 2.0 else f"after {took:.2f} s"
+        return f"interrupted after {took:.2f} s"
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     return "never"

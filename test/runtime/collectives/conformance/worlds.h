@@ -98,7 +98,7 @@ std::function<std::unique_ptr<World>(int)> maker(Options... options) {
 // Under a sanitizer, which is slow, fewer, but one of each kind.
 inline std::vector<Kind> kinds() {
 #ifdef HVD_SANITIZED
-  return {{"shm", maker<ShmWorld>(), {2, 3}, {}, {0, 7, 70001}, 400003, Values::kAny, true, true},
+  return {{"shm", maker<ShmWorld>(), {3}, {}, {0, 7, 70001}, 400003, Values::kAny, true, true},
           {"gloo", maker<GlooWorld>(), {2}, {5}, {0, 1, 7, 35001}, 900001},
           {"hierarchical", maker<HierarchicalWorld>(), {3}, {4}, {0, 1, 7, 9001}, 70001, Values::kWhole, false}};
 #else

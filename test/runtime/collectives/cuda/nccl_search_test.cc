@@ -1,10 +1,10 @@
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+
+#include "test/support/temp_folder.h"
 
 // Which NCCL a process finds, by the name that it has for every program: libnccl.so.2.
 namespace {
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 // A program of which an NCCL lies beside, as the package nvidia-nccl beside this one, and two elsewhere.
 class Places {
  public:
-  Places() : root_(make_root()) {
+  Places() : root_(fs::canonical(folder_.path)) {
     for (const fs::path& file : {beside(), on_path(), framework(), chosen()}) {
       fs::create_directories(file.parent_path());
       fs::copy_file(HVD_FAKE_NCCL_BY_NAME, file);
@@ -22,9 +22,6 @@ class Places {
     fs::create_directories(program().parent_path());
     fs::copy_file(HVD_NCCL_SEARCH, program());
   }
-  ~Places() { fs::remove_all(root_); }
-  Places(const Places&) = delete;
-  Places& operator=(const Places&) = delete;
 
   fs::path program() const { return root_ / "site-packages/horovod/nccl_search"; }
   fs::path beside() const { return root_ / "site-packages/nvidia/nccl/lib/libnccl.so.2"; }
@@ -44,11 +41,7 @@ class Places {
   }
 
  private:
-  static fs::path make_root() {
-    std::string name = "/tmp/hvd_nccl_search.XXXXXX";
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    return fs::canonical(name);
-  }
+  const hvd::test::TempFolder folder_;
   const fs::path root_;
 };
 

@@ -11,7 +11,7 @@ namespace hvd::collectives {
 namespace {
 
 TEST_CASE("All ranks get the same bits though float addition depends on the order", "[multi][collectives]") {
-  const int size = GENERATE(2, 3, 4, 5, 7, 8);
+  const int size = GENERATE(rank_counts({2, 3, 4, 5, 7, 8}));
   const std::size_t count = GENERATE(5U, 4000U, 100000U);
   std::vector<std::vector<float>> outputs(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
