@@ -93,11 +93,10 @@ void Coordinator::Impl::enter_released(std::int32_t id, const std::vector<wire::
 
 void Coordinator::Impl::warn_of_full_cache(std::int32_t id, SetNegotiation& set) {
   if (!set.take_cache_full()) return;
-  notes.push_back({.text =
-                   "The response cache" + topology::of_set(id) + " is full with " +
-                       std::to_string(options.cache_capacity) +
-                       " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
-                       "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
+  notes.push_back({.text = "The response cache" + topology::of_set(id) + " is full with " +
+                           std::to_string(options.cache_capacity) +
+                           " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
+                           "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
 }
 
 // A lost rank ends the session at once, without what is ready: its data connections are broken. Everything else keeps
