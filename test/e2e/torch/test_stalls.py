@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 SCRIPT = """
-import signal
+import threading
 import torch
 import horovod.torch as hvd
 
 def load_data():
-    signal.pause()
+    threading.Event().wait()
 
 hvd.init()
 hvd.allreduce(torch.ones(1), name="begin")
@@ -30,7 +30,7 @@ def test_a_stall_says_where_the_rank_stands_that_others_wait_for(horovodrun: Any
     assert job.code == 1, job.text
     places = re.findall(
         r"^horovodrun: others wait for rank 1 on host localhost, which stands here: pid \d+ \(.*\n(?:.*\n)*?"
-        rf'  File "{re.escape(str(script))}", line 7 in load_data$',
+        rf'  File "{re.escape(str(script))}", line 7 in load_data\n',
         job.err,
         re.MULTILINE,
     )
@@ -44,7 +44,7 @@ def test_a_stall_says_where_the_rank_stands_that_others_wait_for(horovodrun: Any
 
 def test_a_stopped_rank_that_others_wait_for_is_named(horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.replace("signal.pause()", "import os; os.kill(os.getpid(), signal.SIGSTOP)"))
+    script.write_text(SCRIPT.replace("threading.Event().wait()", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"))
     limits = ("--stall-check-warning-time-seconds", "1", "--stall-check-shutdown-time-seconds", "8")
     job = horovodrun(2, str(script), flags=limits)
     assert job.code == 1, job.text
