@@ -201,6 +201,10 @@ void Agent::process_failing(Incarnation process, bool is_leaving) {
   send(FrameType::kFailing, FailingMessage{process, is_leaving});
 }
 
+void Agent::process_stalled(Incarnation process, std::int32_t rank) {
+  send(FrameType::kStalled, StalledMessage{process, rank});
+}
+
 bool Agent::process_draining(Incarnation process) {
   if (!may_drain()) return false;
   send(FrameType::kDraining, DrainingMessage{process.slot});

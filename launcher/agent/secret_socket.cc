@@ -82,15 +82,19 @@ class SecretSocket::Client {
     ByteWriter out;
     out.reserve(rendezvous::kAgentAnswerBytes);  // bytes that grow leave a copy behind
     out.put_raw(as_bytes(magic));
-    switch (const std::uint8_t kind = request_.back()) {
+    ByteReader in(ByteSpan(request_).subspan(magic.size()));
+    const auto kind = in.get<std::uint8_t>();
+    const auto rank = in.get<std::int32_t>();
+    switch (kind) {
       case rendezvous::kAgentRequestCredentials:
         out.put(rendezvous::kAgentAnswerOk);
         owner_.put_credentials(out);
         break;
       case static_cast<std::uint8_t>(rendezvous::AgentNotice::kFailing):
       case static_cast<std::uint8_t>(rendezvous::AgentNotice::kLeaving):
-      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kDraining): {
-        const bool yes = owner_.on_notice_(static_cast<rendezvous::AgentNotice>(kind));
+      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kDraining):
+      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kStalled): {
+        const bool yes = owner_.on_notice_(static_cast<rendezvous::AgentNotice>(kind), rank);
         out.put(yes ? rendezvous::kAgentAnswerOk : rendezvous::kAgentAnswerNo);
         break;
       }

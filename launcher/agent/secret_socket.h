@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@
 namespace hvd::launcher {
 
 // Tells one process who it is in the job, and hands it the job secret, as often as it asks; and is told when it goes
-// down by its own fault or leaves. The agent's socket of docs/design/job-bootstrap.md, of which each process has its
+// down by its own fault, leaves, or waits for another rank. The agent's socket of docs/design/job-bootstrap.md, of which each process has its
 // own: a process of our own uid on this host that knows the name of the socket is taken for that one. Owned by the
 // Agent, loop-confined. At most kMaxClients requests are under way, each with a deadline; a client of another uid is
 // turned away before a byte is read.
@@ -27,7 +28,7 @@ class SecretSocket {
   static constexpr int kAcceptsPerTurn = 16;
 
   // Runs before the process is answered, with that.
-  using OnNotice = std::function<bool(rendezvous::AgentNotice)>;
+  using OnNotice = std::function<bool(rendezvous::AgentNotice, std::int32_t rank)>;
   static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& job_secret,
                                                     rendezvous::Incarnation process, OnNotice on_notice);
   ~SecretSocket();

@@ -64,9 +64,10 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   vacate(slot);
   const Result<SlotBinding> binding = bind(slot);
   if (!binding.is_ok()) return events_.process_not_started(start.process, 126, binding.status().message());
-  auto socket = SecretSocket::open(
-      loop_, shared_->job_secret, start.process,
-      [this, process = start.process](rendezvous::AgentNotice kind) { return noticed(process, kind); });
+  auto socket = SecretSocket::open(loop_, shared_->job_secret, start.process,
+                                   [this, process = start.process](rendezvous::AgentNotice kind, std::int32_t rank) {
+                                     return noticed(process, kind, rank);
+                                   });
   if (!socket.is_ok()) {
     return events_.process_not_started(
         start.process, 126, "cannot start slot " + std::to_string(number) + ": " + socket.status().message());
@@ -115,7 +116,11 @@ Result<SlotBinding> Slots::bind(Slot& slot) {
                               "`slots` of this host, or --slots-per-host, limit its ranks");
 }
 
-bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind) {
+bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind, std::int32_t rank) {
+  if (kind == rendezvous::AgentNotice::kStalled) {
+    events_.process_stalled(process, rank);
+    return true;
+  }
   if (kind == rendezvous::AgentNotice::kDraining) {
     return !slots_[process.slot].was_told_to_end && events_.process_draining(process);
   }

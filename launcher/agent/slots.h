@@ -79,7 +79,7 @@ class Slots {
   void start_now(int number, Slot& slot, const StartMessage& start);
   Result<SlotBinding> bind(Slot& slot);
   void vacate(Slot& slot);
-  bool noticed(Incarnation process, rendezvous::AgentNotice kind);
+  bool noticed(Incarnation process, rendezvous::AgentNotice kind, std::int32_t rank);
   void signal_one(int number, Slot& slot, int signal);
   void kill_all_of(const Slot& slot) const;
   template <typename F>

@@ -62,7 +62,17 @@ std::string failed_import(std::string_view line, const std::string& host) {
   return "a Python module could not be imported: it, or what it needs, is of another version on host " + host;
 }
 
+// In the words of runtime/negotiation/stall_inspector.cc.
+std::string stall(std::string_view line) {
+  const std::string_view span = between(line, "Stalled for more than ", ": ");
+  if (span.empty()) return "";
+  const std::string_view who = between(line, std::string(span) + ": ", "; shutting down");
+  return std::string(who) + ", for which others had waited for more than " + std::string(span) +
+         "; where it stood is said above, if its agent could tell";
+}
+
 std::string cause_in(std::string_view line, const std::string& host) {
+  if (std::string cause = stall(line); !cause.empty()) return cause;
   if (std::string cause = failed_import(line, host); !cause.empty()) return cause;
   for (const KnownWords& known : kKnownWords) {
     if (line.find(known.words) == std::string_view::npos) continue;

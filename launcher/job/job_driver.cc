@@ -77,6 +77,8 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
+      stall_stacks_([this](int rank) { ask_for_stack_of(rank); },
+                    [this](const std::string& text) { output_.message(text); }),
       fleet_(
           loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this),
           tree_patience(plan_.config)),
@@ -188,6 +190,14 @@ std::set<int> JobDriver::ask_for_stacks() {
   }
   for (const int agent : asked) fleet_.send(agent, FrameType::kAskStacks, {});
   return asked;
+}
+
+void JobDriver::ask_for_stack_of(int rank) {
+  for (const auto& [number, slot] : job_->roster().slots()) {
+    if (slot.placement.rank != rank) continue;
+    if (job_->roster().agents().at(slot.agent).state != Roster::AgentState::kReady) continue;
+    return fleet_.send(slot.agent, FrameType::kAskStacks, {});
+  }
 }
 
 bool JobDriver::answer(const std::string& word, const JobSocket::Reply& reply) {

@@ -55,6 +55,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kEnded:
     case FrameType::kFailing:
     case FrameType::kInputTaken:
+    case FrameType::kStalled:
     case FrameType::kStopped: return handle_process(agent, frame);
     case FrameType::kAlive: return Status::ok();
     case FrameType::kStacks:
@@ -124,7 +125,9 @@ Status JobDriver::handle_stacks(int agent, const Frame& frame) {
   }
   HVD_ASSIGN_OR_RETURN(const StacksMessage message, of_its_slot(agent, decode_stacks(frame.payload)));
   const int rank = job_->roster().slot(message.process.slot).placement.rank;
-  stacks_.stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
+  const std::string who = "rank " + std::to_string(rank) + " on host " + host_name(agent);
+  stacks_.stacks(rank, who, message.text);
+  stall_stacks_.stacks(rank, who, message.text);
   return Status::ok();
 }
 
@@ -142,6 +145,9 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   } else if (frame.type == FrameType::kFailing) {
     HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
     job_->process_failing(message.process, message.is_leaving);
+  } else if (frame.type == FrameType::kStalled) {
+    HVD_ASSIGN_OR_RETURN(const StalledMessage message, of_its_slot(agent, decode_stalled(frame.payload)));
+    stall_stacks_.stalled(message.rank);
   } else if (frame.type == FrameType::kStopped) {
     HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
     apply(job_->process_stopped(message.process, message.is_stopped, now));

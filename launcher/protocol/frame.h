@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-inline constexpr std::uint8_t kAgentProtocolVersion = 4;
+inline constexpr std::uint8_t kAgentProtocolVersion = 5;
 
 // What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
 // stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
@@ -41,6 +41,7 @@ enum class FrameType : std::uint8_t {
   kStacksEnd = 77,
   kDraining = 78,
   kStopped = 79,
+  kStalled = 81,
   kLost = 80,   // of an agent that the sender has started: no more frames will come from it
   kAlive = 75,  // nothing has happened: something to acknowledge
 };

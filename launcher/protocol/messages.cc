@@ -125,6 +125,10 @@ void fields(auto& io, Is<FailingMessage> auto& message) {
   io.flag(message.is_leaving);
 }
 
+void fields(auto& io, Is<StalledMessage> auto& message) {
+  io.process(message.process);
+  io.number_in("rank", message.rank, 0, std::numeric_limits<std::int32_t>::max());
+}
 void fields(auto& io, Is<StoppedMessage> auto& message) {
   io.process(message.process);
   io.flag(message.is_stopped);
@@ -168,6 +172,7 @@ Bytes encode(const OutputMessage& message) { return encode_fields(message); }
 Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
 Bytes encode(const EndedMessage& message) { return encode_fields(message); }
 Bytes encode(const FailingMessage& message) { return encode_fields(message); }
+Bytes encode(const StalledMessage& message) { return encode_fields(message); }
 Bytes encode(const StoppedMessage& message) { return encode_fields(message); }
 Bytes encode(const StacksMessage& message) { return encode_fields(message); }
 Bytes encode(const DrainingMessage& message) { return encode_fields(message); }
@@ -194,6 +199,9 @@ Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
   return decode_fields<OutputEndMessage>(payload, "output-end frame");
 }
 Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<EndedMessage>(payload, "ended frame"); }
+Result<StalledMessage> decode_stalled(ByteSpan payload) {
+  return decode_fields<StalledMessage>(payload, "stalled frame");
+}
 Result<StoppedMessage> decode_stopped(ByteSpan payload) {
   return decode_fields<StoppedMessage>(payload, "stopped frame");
 }

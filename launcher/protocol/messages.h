@@ -150,6 +150,12 @@ struct FailingMessage {
   bool is_leaving = false;
 };
 
+// The process has waited for a rank for longer than the stall check allows.
+struct StalledMessage {
+  Incarnation process;
+  std::int32_t rank = 0;  // not the process' own
+};
+
 // Where a process stands, in words and Python's stacks.
 struct StacksMessage {
   Incarnation process;
@@ -188,6 +194,7 @@ Bytes encode(const OutputMessage& message);
 Bytes encode(const OutputEndMessage& message);
 Bytes encode(const EndedMessage& message);
 Bytes encode(const FailingMessage& message);
+Bytes encode(const StalledMessage& message);
 Bytes encode(const StoppedMessage& message);
 Bytes encode(const StacksMessage& message);
 Bytes encode(const DrainingMessage& message);
@@ -209,6 +216,7 @@ Result<OutputMessage> decode_output(ByteSpan payload);
 Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<EndedMessage> decode_ended(ByteSpan payload);
 Result<FailingMessage> decode_failing(ByteSpan payload);
+Result<StalledMessage> decode_stalled(ByteSpan payload);
 Result<StoppedMessage> decode_stopped(ByteSpan payload);
 Result<StacksMessage> decode_stacks(ByteSpan payload);
 Result<DrainingMessage> decode_draining(ByteSpan payload);

@@ -57,12 +57,19 @@ struct WipedBuffer {
   ~WipedBuffer() { explicit_bzero(bytes.data(), bytes.size()); }
 };
 
+Status send_request(const Fd& fd, std::uint8_t request, std::int32_t rank, const Deadline& deadline) {
+  HVD_FAILPOINT_RETURN("agent.ask");
+  ByteWriter out;
+  out.put_raw(as_bytes(kAgentMagic));
+  out.put(request);
+  out.put(rank);
+  const Bytes bytes = out.take();
+  return send_all(fd.get(), bytes, deadline, -1);
+}
+
 // Sends the request and receives as much as `answer` holds.
 Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline) {
-  HVD_FAILPOINT_RETURN("agent.ask");
-  std::string text(kAgentMagic);
-  text.push_back(static_cast<char>(request));
-  HVD_RETURN_IF_ERROR(send_all(fd.get(), as_bytes(text), deadline, -1));
+  HVD_RETURN_IF_ERROR(send_request(fd, request, 0, deadline));
   for (std::size_t received = 0; received < answer.size();) {
     HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), answer.subspan(received), deadline, -1));
     received += size;
@@ -87,6 +94,11 @@ Result<Credentials> ask(const Fd& fd, const Deadline& deadline) {
   return Credentials{seat, secret};
 }
 
+Status check_name(const std::string& agent_name) {
+  if (is_agent_socket_name(agent_name)) return Status::ok();
+  return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
+}
+
 }  // namespace
 
 Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline) {
@@ -104,14 +116,19 @@ Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline de
 }
 
 Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline) {
-  if (!is_agent_socket_name(agent_name)) {
-    return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
-  }
+  HVD_RETURN_IF_ERROR(check_name(agent_name));
   HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, deadline));
   std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
   HVD_RETURN_IF_ERROR(exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline));
   if (answer.back() == kAgentAnswerOk) return Status::ok();
   return Status::precondition("the agent says no, outcome " + std::to_string(answer.back()));
+}
+
+Status report_stall(const std::string& agent_name, int rank) {
+  HVD_RETURN_IF_ERROR(check_name(agent_name));
+  const Deadline at_once = Deadline::at(SteadyClock::now());
+  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, at_once));
+  return send_request(fd, static_cast<std::uint8_t>(AgentNotice::kStalled), rank, at_once);
 }
 
 }  // namespace hvd::rendezvous

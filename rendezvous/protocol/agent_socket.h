@@ -9,8 +9,8 @@
 #include "runtime/crypto/secret.h"
 
 // The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract, and one for each process, so that
-// it knows who asks. The process sends kAgentMagic and one byte, the request. The agent answers kAgentMagic and one
-// byte, the outcome, and closes; to a process that asks who it is, with its slot (i32), incarnation (u32), token and
+// it knows who asks. The process sends kAgentMagic, one byte, the request, and of whom it speaks: a rank (i32), 0 where
+// none is meant. The agent answers kAgentMagic and one byte, the outcome, and closes; to a process that asks who it is, with its slot (i32), incarnation (u32), token and
 // the job's secret behind it. Integers are little-endian.
 namespace hvd::rendezvous {
 
@@ -18,14 +18,14 @@ inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32
 inline constexpr std::size_t kAgentSocketRandomBytes = 16;
 inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
 
-inline constexpr std::string_view kAgentMagic = "HVDAGNT2";
+inline constexpr std::string_view kAgentMagic = "HVDAGNT3";
 inline constexpr std::uint8_t kAgentRequestCredentials = 1;
 // The process goes down by its own fault, or ends while the job runs, or got SIGTERM and asks whether it may leave
-// the job in its own time: not when it was the agent who sent that.
-enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3, kDraining = 4 };
+// the job in its own time: not when it was the agent who sent that. Or it has waited for the rank for too long.
+enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3, kDraining = 4, kStalled = 5 };
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::uint8_t kAgentAnswerNo = 1;
-inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
+inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1 + sizeof(std::int32_t);
 // Of the answer without and with credentials.
 inline constexpr std::size_t kAgentOutcomeBytes = kAgentMagic.size() + 1;
 inline constexpr std::size_t kAgentAnswerBytes =

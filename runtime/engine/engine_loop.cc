@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "rendezvous/client/agent_client.h"
 #include "runtime/base/check.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
@@ -206,7 +208,11 @@ void EngineLoop::take_decisions() {
   awaits_batch_.store(coordinator_->has_ready());
   for (const auto& note : coordinator_->take_notes()) {
     // What ends the session is logged where it ends, on this rank as on the others.
-    if (note.level == negotiation::Note::Level::kWarning) HVD_LOG(kWarning, note.text);
+    if (note.level != negotiation::Note::Level::kWarning) continue;
+    HVD_LOG(kWarning, note.text);
+    if (note.waits_for >= 0 && !options_.agent_socket.empty()) {
+      std::ignore = rendezvous::report_stall(options_.agent_socket, note.waits_for);  // it is told again, if need be
+    }
   }
 }
 

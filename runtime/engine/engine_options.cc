@@ -56,6 +56,7 @@ EngineOptions make_engine_options(const config::RuntimeConfig& config, const top
   options.autotuning = autotuning_options(config, options.coordinator, round);
   options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time,
                                config.no_progress_limit};
+  options.agent_socket = config.agent_socket;
   const auto place = static_cast<std::size_t>(membership.numbers().local_rank);
   if (place < config.thread_affinity.size()) options.core = config.thread_affinity[place];
   options.worker.rank = membership.rank();

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/base/page_pool.h"
 #include "runtime/config/runtime_config.h"
@@ -17,6 +18,7 @@ struct EngineOptions {
   negotiation::WorkerOptions worker;
   std::optional<AutotuningOptions> autotuning;  // rank 0
   std::shared_ptr<PagePool> pages;              // its idle memory is given up in time
+  std::string agent_socket;                     // of who is told for whom rank 0 waits too long; empty: nobody
   std::optional<int> core;                      // for the engine's thread, and so for its lanes, which it starts
 };
 

@@ -33,6 +33,7 @@ struct Note {
   enum class Level { kWarning, kError };
   Level level = Level::kWarning;
   std::string text;
+  int waits_for = -1;  // a rank that others wait for, of a warning of a stall
 };
 
 // Decides for the whole job which tensors run, in which order, and with which errors. Lives on rank 0, the root of the

@@ -63,9 +63,11 @@ void Coordinator::Impl::look_for_stalls(TimePoint now) {
 }
 
 void Coordinator::Impl::record(StallVerdict verdict) {
-  if (!verdict.warning.empty()) notes.push_back({Note::Level::kWarning, std::move(verdict.warning)});
+  if (!verdict.warning.empty()) {
+    notes.push_back({.text = std::move(verdict.warning), .waits_for = verdict.waits_for});
+  }
   if (verdict.shutdown.empty()) return;
-  notes.push_back({Note::Level::kError, verdict.shutdown});
+  notes.push_back({.level = Note::Level::kError, .text = verdict.shutdown});
   if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, verdict.rank, std::move(verdict.shutdown)};
 }
 
@@ -91,11 +93,10 @@ void Coordinator::Impl::enter_released(std::int32_t id, const std::vector<wire::
 
 void Coordinator::Impl::warn_of_full_cache(std::int32_t id, SetNegotiation& set) {
   if (!set.take_cache_full()) return;
-  notes.push_back({Note::Level::kWarning,
-                   "The response cache" + topology::of_set(id) + " is full with " +
-                       std::to_string(options.cache_capacity) +
-                       " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
-                       "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
+  notes.push_back({.text = "The response cache" + topology::of_set(id) + " is full with " +
+                           std::to_string(options.cache_capacity) +
+                           " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
+                           "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
 }
 
 // A lost rank ends the session at once, without what is ready: its data connections are broken. Everything else keeps

@@ -94,6 +94,7 @@ StallVerdict StallInspector::look(const std::vector<WaitingTensor>& waiting, Tim
                     " that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
                     "and their tensors:" +
                     list_ranks(missing, options_.shutdown_time);
+  verdict.waits_for = missing.begin()->first;
   if (hopeless != nullptr) {
     verdict.shutdown = "Stalled for more than " + seconds_text(options_.shutdown_time) + ": rank " +
                        std::to_string(hopeless->missing.front()) + " did not submit \"" + hopeless->name + "\"" +

@@ -48,6 +48,7 @@ struct StallVerdict {
   std::string warning{};   // empty: none
   std::string shutdown{};  // not empty: the job has to end, with this reason
   int rank = -1;           // the rank at fault; -1: none in particular
+  int waits_for = -1;      // of a warning: the first of the ranks that are waited for
 };
 
 // Decides when to warn of tensors that some ranks wait for, and when to give up. Looks once per

@@ -204,6 +204,7 @@ StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
       verdict.shutdown = std::move(stop.message);
     } else if (limits_.warn && set.warned_turn != set.turns.begin()->first) {
       verdict.warning += (verdict.warning.empty() ? "Stalled: " : "\nStalled: ") + stuck_text(all);
+      if (const std::vector<int> silent = silent_ranks(all); !silent.empty()) verdict.waits_for = silent.front();
     }
     set.warned_turn = set.turns.begin()->first;
   }

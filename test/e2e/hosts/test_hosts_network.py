@@ -136,7 +136,7 @@ ASK_AND_REDUCE = """
 import os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
     s.connect("\\0" + os.environ["HOROVOD_AGENT"])
-    s.sendall(b"HVDAGNT2\\x01")
+    s.sendall(b"HVDAGNT3\\x01" + bytes(4))
     answer = b""
     while chunk := s.recv(100):
         answer += chunk

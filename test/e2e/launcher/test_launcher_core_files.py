@@ -43,7 +43,7 @@ def secret_of(agent_socket: str) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(10)
         connection.connect("\0" + agent_socket)
-        connection.sendall(b"HVDAGNT2\x01")
+        connection.sendall(b"HVDAGNT3\x01" + bytes(4))
         while chunk := connection.recv(100):
             answer += chunk
     return answer[-32:]

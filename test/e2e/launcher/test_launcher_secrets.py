@@ -18,11 +18,11 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
     s.connect("\\0" + os.environ["HOROVOD_AGENT"])
     pid, uid, gid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     assert uid == os.getuid()
-    s.sendall(b"HVDAGNT2\\x01")
+    s.sendall(b"HVDAGNT3\\x01" + bytes(4))
     answer = b""
     while chunk := s.recv(100):
         answer += chunk
-assert answer[:9] == b"HVDAGNT2\\0" and len(answer) == 81, answer
+assert answer[:9] == b"HVDAGNT3\\0" and len(answer) == 81, answer
 print("secret", answer[-32:].hex(), flush=True)
 """
 

@@ -112,11 +112,13 @@ class OtherUser {
   Fd talk_;
 };
 
-const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
+std::string request(char kind) { return std::string(rendezvous::kAgentMagic) + kind + std::string(4, '\0'); }
+
+const std::string kRequest = request(rendezvous::kAgentRequestCredentials);
 const rendezvous::Incarnation kProcess{.slot = 5, .number = 3};
 
 Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
-  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto) { return true; });
+  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto...) { return true; });
 }
 
 }  // namespace
@@ -124,7 +126,7 @@ Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
 TEST_CASE("SecretSocket tells its process who it is, with the secret, as often as it is asked", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
-  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto) { return true; }).value();
+  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
   const auto token = rendezvous::seat_token(secret, kProcess);
   const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string("\5\0\0\0\3\0\0\0", 8) +
@@ -143,9 +145,9 @@ TEST_CASE("SecretSocket tells its process who it is, with the secret, as often a
 TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
   MainLoop loop;
   auto socket = open_socket(loop).value();
-  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT2\x05"); }).empty());
-  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x01"); }).empty());
-  CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), request(6)); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), std::string("HVDAGNT1\x01\0\0\0\0", 13)); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP/1.1"); }).empty());
 }
 
 TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]") {
@@ -214,21 +216,22 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
   for (int i = 0; i < 10; ++i)
-    names.insert(SecretSocket::open(loop, secret, kProcess, [](auto) { return true; }).value()->name());
+    names.insert(SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }).value()->name());
   CHECK(names.size() == 10);
 }
 
-TEST_CASE("SecretSocket hears that its process fails or leaves, and answers yes or no without the secret", "[agent]") {
+TEST_CASE("SecretSocket hears that its process fails, leaves or waits, and answers yes or no without the secret", "[agent]") {
   MainLoop loop;
   using rendezvous::AgentNotice;
   std::vector<AgentNotice> heard;
-  const auto hear = [&](AgentNotice kind) {
+  std::int32_t named = 0;
+  const auto hear = [&](AgentNotice kind, std::int32_t rank) {
     heard.push_back(kind);
+    named = rank;
     return kind != AgentNotice::kDraining;
   };
   auto socket = SecretSocket::open(loop, crypto::Secret::random(), kProcess, hear).value();
-  const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02';
-  CHECK(serve(loop, [&] { return ask(socket->name(), notice); }) == std::string(rendezvous::kAgentMagic) + '\0');
+  CHECK(serve(loop, [&] { return ask(socket->name(), request(2)); }) == std::string(rendezvous::kAgentMagic) + '\0');
   CHECK(heard == std::vector{AgentNotice::kFailing});
   const auto told = serve(loop, [&] {
     return rendezvous::notify_agent(socket->name(), AgentNotice::kLeaving, Deadline::after(std::chrono::seconds(5)));
@@ -239,4 +242,9 @@ TEST_CASE("SecretSocket hears that its process fails or leaves, and answers yes 
     return rendezvous::notify_agent(socket->name(), AgentNotice::kDraining, Deadline::after(std::chrono::seconds(5)));
   });
   CHECK(refused.message() == "the agent says no, outcome 1");
+  CHECK(named == 0);
+  // Who reports a stall does not wait for the answer.
+  REQUIRE(rendezvous::report_stall(socket->name(), 70000).is_ok());
+  while (heard.back() != AgentNotice::kStalled) uv_run(loop.get(), UV_RUN_ONCE);
+  CHECK(named == 70000);
 }

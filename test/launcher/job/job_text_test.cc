@@ -140,6 +140,9 @@ TEST_CASE("A rank's end and its last words are told in a sentence", "[unit][job]
        {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."},
        "a GPU of host a has run out of "
        "memory: a smaller batch"},
+      {error,
+       {"horovod.HorovodInternalError: Stalled for more than 4 s: rank 1 did not submit \"a\"; shutting down (X)"},
+       "rank 1 did not submit \"a\", for which others had waited for more than 4 s; where it stood"},
       {error, {"MemoryError"}, "the program got no more memory on host a"},
   };
   for (const Case& one : cases) {

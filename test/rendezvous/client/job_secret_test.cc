@@ -81,7 +81,7 @@ TEST_CASE("A rank gets its slot, its token and the secret from its agent", "[mul
   CHECK(got.value().seat.token == SeatToken{1, 2, 3});
   CHECK(to_hex(got.value().secret.bytes()) == to_hex(secret.bytes()));
   agent.join();
-  CHECK(agent.request() == std::string_view("HVDAGNT2\x01", 9));
+  CHECK(agent.request() == std::string_view("HVDAGNT3\x01\0\0\0\0", 13));
 }
 
 TEST_CASE("What is not an agent gives no secret and an error that names the socket", "[multi][rendezvous]") {
