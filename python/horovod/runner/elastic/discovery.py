@@ -12,7 +12,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 
+from horovod import _missing
+
 __all__ = ["FixedHosts", "HostDiscovery", "HostDiscoveryScript", "HostUpdateResult"]
+
+__getattr__ = _missing.getattr_for(__name__, "DiscoveredHosts HostManager")
 
 _SCRIPT_LIMIT_S = 30  # of one run, as horovodrun has it
 _LINE = re.compile(r"([^\s:]+)(?::(\d+))?")
