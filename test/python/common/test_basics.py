@@ -33,6 +33,9 @@ stop_timeline synchronize
 def test_the_package_exports_version_and_run_only() -> None:
     assert sorted(horovod.__all__) == ["__version__", "run"]
     assert horovod.__version__ == "0.29.0"
+    program = "import horovod; print([name for name in dir(horovod) if not name.startswith('_')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "['run']\n"
 
 
 @pytest.mark.parametrize(
