@@ -1,7 +1,6 @@
 """Horovod without MPI. Import the module of your framework: `import horovod.torch as hvd`."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`, which would be a third name here.
 from horovod import _missing
 from horovod._run import run
 

@@ -1,12 +1,13 @@
-"""Modules of Horovod 0.28 that are not built yet: importing one raises an error that says what to do instead."""
+"""What Horovod 0.28 has and this does not: importing such a module or name is an error that says what to do instead."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, or functions with horovod.run()"
 
@@ -19,7 +20,7 @@ _REASONS = {
     "horovod.spark.lightning": _ESTIMATORS,
     "horovod.spark.tensorflow": "services for tf.data on Spark are not built; docs/api/tensorflow.md has others",
     "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",
-    "horovod.ray": "there is no such module; jobs on Ray are started by horovod.ray.RayExecutor",
+    "horovod.ray": "there is no such name; jobs on Ray are started by horovod.ray.RayExecutor",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,
 }
@@ -34,13 +35,32 @@ def _reason_for(name: str) -> str | None:
 
 
 class MissingModules(MetaPathFinder):
-    """Stands last in sys.meta_path, so that it sees only modules that no other finder has found."""
+    """Stands last in sys.meta_path, so that it sees only modules that no other finder has found.
+
+    `from package import name` asks for a module too, where the package has no such name. It passes over an error that
+    has the module's name as its `name`, to say "cannot import name" itself: these errors have none.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         reason = _reason_for(name) if name.startswith("horovod.") else None
         if reason is not None:
-            raise ModuleNotFoundError(f"{name}: {reason}", name=name)
+            raise ModuleNotFoundError(f"{name}: {reason}")
         return None
+
+
+def getattr_for(module: str, names: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a `module` that lacks these `names` of Horovod's, separated by spaces.
+
+    For them it raises ImportError, since `from module import name` would drop the words of an AttributeError.
+    """
+    absent = names.split()
+
+    def explain(name: str) -> Any:
+        if name in absent:
+            raise ImportError(f"{module}.{name}: {_reason_for(module)}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return explain
 
 
 def install() -> None:

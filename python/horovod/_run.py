@@ -57,8 +57,9 @@ def run(
 
     Of horovodrun's flags `hosts` is -H, `verbose` from 2 on --verbose, and `hostfile`, `start_timeout` (seconds),
     `ssh_port`, `ssh_identity_file`, `output_filename` (a folder) and `network_interfaces` (a list, or a text with
-    commas) have the same names. `disable_cache` and `use_gloo` have nothing to decide. `np`, `min_np`, `max_np` and
-    `network_interface` are old names of `num_proc`, `min_num_proc`, `max_num_proc` and `network_interfaces`.
+    commas) have the same names. `disable_cache` and `use_gloo` have nothing to decide, and `mpi_args` is ignored with a
+    warning. `np`, `min_np`, `max_np` and `network_interface` are old names of `num_proc`, `min_num_proc`,
+    `max_num_proc` and `network_interfaces`.
 
     With `min_num_proc` or `host_discovery_script` the job is elastic: ranks may come and go, `func` trains by
     `hvd.elastic.run`, and a process that is started later gets the same arguments. The results are those of the ranks
@@ -68,15 +69,17 @@ def run(
     RuntimeError when the job fails: it has "Process name: <rank>" and "Exit code: <code>" of the rank that failed
     first, and that rank's exception as its `__cause__`, with its traceback. Ctrl-C is passed on to the ranks, and
     raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, a number of
-    processes is not a whole number from 1 on, `hosts` with `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` or
-    `mpi_args` at all, or an argument of elastic jobs alone in one that is not.
+    processes is not a whole number from 1 on, `hosts` with `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` at all, or
+    an argument of elastic jobs alone in one that is not.
     """
     deprecated = {"np": np, "min_np": min_np, "max_np": max_np, "network_interface": network_interface}
     for name, value in deprecated.items():
         if value is not None:
             warnings.warn(f"horovod.run: {name} is called {_NEW_NAMES[name]}", DeprecationWarning, stacklevel=2)
     num_proc = num_proc if np is None else np
-    _refuse_contradictions(hosts, hostfile, use_gloo, use_mpi, mpi_args)
+    _refuse_contradictions(hosts, hostfile, use_gloo, use_mpi)
+    if mpi_args is not None:
+        warnings.warn(f"horovod.run: mpi_args={mpi_args!r} is ignored: there is no MPI", stacklevel=2)
     elastic = {
         "min_num_proc": min_num_proc if min_np is None else min_np,
         "max_num_proc": max_num_proc if max_np is None else max_np,
@@ -138,12 +141,11 @@ def _check_elastic_arguments(elastic: Mapping[str, Any]) -> None:
 
 
 def _refuse_contradictions(
-    hosts: str | None, hostfile: str | None, use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None
+    hosts: str | None, hostfile: str | None, use_gloo: bool | None, use_mpi: bool | None
 ) -> None:
     if hosts is not None and hostfile is not None:
         raise ValueError("horovod.run: give either hosts or hostfile, not both")
     if use_gloo and use_mpi:
         raise ValueError("horovod.run: give either use_gloo or use_mpi, not both")
-    if use_mpi or mpi_args is not None:
-        name = "use_mpi=True" if use_mpi else f"mpi_args={mpi_args!r}"
-        raise ValueError(f"horovod.run: {name}, but this build has no MPI; leave it out")
+    if use_mpi:
+        raise ValueError("horovod.run: use_mpi=True, but this build has no MPI; leave it out")

@@ -22,7 +22,22 @@ Published& published() {
   return *instance;
 }
 
+constinit PublishedNumbers numbers_of_process;
+
+void publish_numbers(const std::optional<JobTopology>& known) {
+  PublishedNumbers& to = numbers_of_process;
+  to.rank = known ? known->rank : -1;
+  to.size = known ? known->size : -1;
+  to.local_rank = known ? known->local_rank : -1;
+  to.local_size = known ? known->local_size : -1;
+  to.cross_rank = known ? known->cross_rank : -1;
+  to.cross_size = known ? known->cross_size : -1;
+  to.is_homogeneous = known ? static_cast<int>(known->is_homogeneous) : -1;
+}
+
 }  // namespace
+
+const PublishedNumbers& published_numbers() { return numbers_of_process; }
 
 Result<std::shared_ptr<Session>> published_session() {
   Published& slot = published();
@@ -33,7 +48,8 @@ Result<std::shared_ptr<Session>> published_session() {
   return slot.session;
 }
 
-void publish_session(std::shared_ptr<Session> session) {
+void publish_session(std::shared_ptr<Session> session, const std::optional<JobTopology>& numbers) {
+  publish_numbers(numbers);
   Published& slot = published();
   {
     std::lock_guard lock(slot.mutex);

@@ -3,6 +3,7 @@
 
 #include "horovod/session.h"
 #include "horovod/types.h"
+#include "python/src/build_facts.h"
 #include "python/src/registration.h"
 #include "runtime/config/env_reader.h"
 #include "runtime/config/option_table.h"
@@ -19,6 +20,10 @@ std::string constant_name(std::string_view prefix, std::string_view name) {
 
 }  // namespace
 
+int found_nccl_version() {
+  return nccl_version(config::ProcessEnv().get(config::name_of(config::Option::kNcclLibrary)).value_or(""));
+}
+
 void register_constants(pybind11::module_& module) {
   module.attr("__version__") = HVD_VERSION;
   for (int i = 0; i < kOpTypeCount; ++i) {
@@ -32,14 +37,10 @@ void register_constants(pybind11::module_& module) {
   }
   module.def("built_with", [] {
     pybind11::dict built;
-    built["gloo"] = 1;
-    built["cuda"] = 1;
-    for (const char* absent : {"mpi", "rocm", "ddl", "ccl"}) built[absent] = 0;
+    for (const auto& [name, has] : kBuiltWith) built[name] = has;
     return built;
   });
-  module.def("nccl_version", [] {
-    return nccl_version(config::ProcessEnv().get(config::name_of(config::Option::kNcclLibrary)).value_or(""));
-  });
+  module.def("nccl_version", &found_nccl_version);
   module.def("gloo_library", &gloo_library, "The file that the Gloo symbols used by the core come from.");
 }
 

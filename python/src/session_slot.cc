@@ -59,7 +59,7 @@ std::shared_ptr<Session> SessionSlot::require_running() {
 }
 
 void SessionSlot::set(std::shared_ptr<Session> session) {
-  publish_session(session);
+  publish_session(session, session->topology());
   session_ = std::move(session);
   inherited_.reset();
   owner_ = ForkMark();
@@ -67,7 +67,7 @@ void SessionSlot::set(std::shared_ptr<Session> session) {
 
 std::shared_ptr<Session> SessionSlot::take() {
   check_fork();
-  publish_session(nullptr);
+  publish_session(nullptr, inherited_);
   return std::exchange(session_, nullptr);
 }
 

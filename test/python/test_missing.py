@@ -27,11 +27,45 @@ def test_importing_what_is_not_built_says_so(name: str, reason: str) -> None:
         importlib.import_module(name)
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "reason"),
+    [
+        ("horovod.runner", "_HorovodArgs", "start jobs with horovodrun"),
+        ("horovod.runner", "gloo_run", "start jobs with horovodrun"),
+        ("horovod.runner.common.util", "settings", "start jobs with horovodrun"),
+        ("horovod.runner.common.util", "safe_shell_exec", "start jobs with horovodrun"),
+        ("horovod.runner.launch", "parse_args", "start jobs with horovodrun"),
+        ("horovod.runner.elastic", "driver", "start them with horovodrun --min-np"),
+        ("horovod.runner.elastic.discovery", "HostManager", "start them with horovodrun --min-np"),
+    ],
+)
+def test_a_name_that_is_not_built_says_so_when_it_is_imported_from_where_it_was(
+    module: str, name: str, reason: str
+) -> None:
+    with pytest.raises(ImportError, match=rf"^{module}\.{name}: .*{reason}"):
+        exec(f"from {module} import {name}")
+
+
+def test_names_that_are_there_are_imported_as_ever() -> None:
+    names: dict[str, Any] = {}
+    exec("from horovod.runner.util import streams; from horovod.runner.launch import check_build", names)
+    assert names["streams"].Pipe
+    assert names["check_build"]
+
+
+def test_whether_a_name_is_there_may_be_asked() -> None:
+    for module in ("horovod.runner", "horovod.runner.common.util", "horovod.runner.launch"):
+        assert not hasattr(importlib.import_module(module), "nonsense")
+    assert not hasattr(importlib.import_module("horovod.runner"), "_HorovodArgs")
+
+
 def test_other_names_are_missing_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'horovod\.nonsense'"):
         importlib.import_module("horovod.nonsense")
     with pytest.raises(ModuleNotFoundError, match="No module named 'sparkling'"):
         importlib.import_module("sparkling")
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec("from horovod.common import nonsense")
 
 
 def test_the_finder_is_there_once_and_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ REFERS = re.compile(r"\b(?:[Aa]s|those)\s+(?:for|of|in)\s+[\w.]+")  # to where t
 def _problem(name: str, thing: Any, text: str) -> str | None:
     if len(text.split()) < FEWEST_WORDS:
         return f"{name}: {text!r} is no documentation"
+    if isinstance(thing, enum.EnumMeta):
+        return None  # its members are there; whoever calls it calls Python's own
     try:
         parameters = inspect.signature(thing).parameters.values()
     except (TypeError, ValueError):

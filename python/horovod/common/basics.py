@@ -51,7 +51,7 @@ class HorovodBasics(BuildInformation):
 
     @property
     def MPI_LIB_CTYPES(self) -> ctypes.CDLL:  # noqa: N802
-        """The native library as a ctypes object; integrations print it."""
+        """The native library, by ctypes: its C functions answer as those here (docs/differences.md, row 138)."""
         return ctypes.CDLL(core.__file__)
 
     def _add_hooks(self, on_init: Callable[[bool], None], on_shutdown: Callable[[], None]) -> None:

@@ -16,11 +16,12 @@ from horovod.ray._callbacks import Callback
 from horovod.ray._hosts import slots_of
 from horovod.ray.runner import RayExecutor
 from horovod.ray.settings import MiniSettings
+from horovod.runner.elastic.discovery import HostDiscovery
 
 __all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]
 
 
-class RayHostDiscovery:
+class RayHostDiscovery(HostDiscovery):
     """The living nodes of the cluster as hosts.
 
     Args:

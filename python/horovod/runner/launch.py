@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 
+from horovod import _missing
 from horovod._function_job._caller import find_launcher
 
 __all__ = ["check_build", "is_gloo_used", "run_commandline"]
+
+__getattr__ = _missing.getattr_for(__name__, "CACHE_FOLDER _run _run_elastic _run_static parse_args run_controller")
 
 
 def run_commandline() -> None:

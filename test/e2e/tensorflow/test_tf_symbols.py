@@ -14,8 +14,14 @@ from horovod._common.native import core
 SCRIPTS = Path(__file__).parent / "scripts"
 CORE = Path(core.__file__)
 OPS = CORE.parent / "tensorflow" / "_ops.so"
+QUERIES = """
+is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous mpi_threads_supported mpi_enabled
+mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built reduce_op_average reduce_op_sum
+reduce_op_adasum reduce_op_min reduce_op_max reduce_op_product
+""".split()
 EXPORTED = {
-    CORE: {"PyInit__core", "hvd_tensorflow_register", "hvd_tensorflow_register_xla"},
+    CORE: {"PyInit__core", "hvd_tensorflow_register", "hvd_tensorflow_register_xla"}
+    | {f"horovod_{name}" for name in QUERIES},
     OPS: {"hvd_op_library_problem"},
 }
 

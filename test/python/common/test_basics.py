@@ -33,6 +33,9 @@ stop_timeline synchronize
 def test_the_package_exports_version_and_run_only() -> None:
     assert sorted(horovod.__all__) == ["__version__", "run"]
     assert horovod.__version__ == "0.29.0"
+    program = "import horovod; print([name for name in dir(horovod) if not name.startswith('_')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "['run']\n"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def test_the_package_exports_version_and_run_only() -> None:
         ({"hosts": "a", "hostfile": "b"}, ValueError, "either hosts or hostfile"),
         ({"use_gloo": True, "use_mpi": True}, ValueError, "either use_gloo or use_mpi"),
         ({"use_mpi": True}, ValueError, "use_mpi=True, but this build has no MPI"),
-        ({"mpi_args": "--tcp"}, ValueError, "mpi_args='--tcp', but this build has no MPI"),
+        ({"use_mpi": True, "mpi_args": "--tcp"}, ValueError, "use_mpi=True, but this build has no MPI"),
         ({"max_num_proc": 2}, ValueError, "max_num_proc=2 is for elastic jobs alone"),
         ({"min_num_proc": 1, "cooldown_range": (1, 2, 3)}, ValueError, r"cooldown_range=\(1, 2, 3\), expected"),
         ({"func": 3}, TypeError, "func is 3, expected a function"),
@@ -56,6 +59,15 @@ def test_the_package_exports_version_and_run_only() -> None:
 def test_run_refuses_what_it_cannot_do(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         horovod.run(**{"func": print, **arguments})
+
+
+def test_run_goes_on_without_mpis_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("horovod._run.run_function_job", lambda argv, *_: started.append(argv))
+    with pytest.warns(UserWarning, match="mpi_args='--tcp' is ignored: there is no MPI") as caught:
+        horovod.run(print, mpi_args="--tcp")
+    assert caught[0].filename == __file__
+    assert started == [["--num-proc", "1"]]
 
 
 def test_old_names_of_runs_arguments_warn() -> None:

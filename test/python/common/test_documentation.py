@@ -11,7 +11,8 @@ horovod horovod.common.basics horovod.common.elastic horovod.common.exceptions h
 horovod.common.util horovod.data horovod.runner horovod.runner.common.service.compute_service
 horovod.runner.common.util.codec horovod.runner.common.util.env horovod.runner.common.util.host_hash
 horovod.runner.common.util.hosts horovod.runner.common.util.interfaces horovod.runner.common.util.secret
-horovod.runner.common.util.timeout horovod.runner.launch horovod.runner.rendezvous horovod.runner.util.network
+horovod.runner.common.util.timeout horovod.runner.elastic.discovery horovod.runner.launch horovod.runner.rendezvous
+horovod.runner.util.network
 horovod.runner.util.streams horovod.runner.util.threads horovod.torch horovod.torch.compression horovod.torch.elastic
 horovod.torch.functions horovod.torch.mpi_ops
 """.split()

@@ -15,8 +15,10 @@ import pytest
 
 from horovod.ray import _relay, _rsh, elastic
 from horovod.ray._hosts import HostsFile, slots_of
+from horovod.ray.elastic import RayHostDiscovery
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings
+from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery
 
 CPU = {"CPU": 2}
 
@@ -81,6 +83,39 @@ def test_a_discovery_of_the_settings_chooses_among_the_nodes(tmp_path: Path) -> 
     nodes = [node("id-one", "198.51.100.1", CPU=8), node("id-two", "198.51.100.2", CPU=8)]
     chosen = {"198.51.100.2": 1, "198.51.100.9": 4}
     assert found(tmp_path, *nodes, discovery=lambda: chosen) == {"198.51.100.2": ("id-two", 1)}
+
+
+class EveryOther(HostDiscovery):
+    """A user's: of the nodes that Ray has, each second one."""
+
+    def __init__(self) -> None:
+        self.nodes = RayHostDiscovery(cpus_per_slot=2)
+
+    def find_available_hosts_and_slots(self) -> dict[str, int]:
+        return dict(list(self.nodes.find_available_hosts_and_slots().items())[::2])
+
+
+@pytest.mark.parametrize("discovery", [EveryOther(), FixedHosts({"198.51.100.1": 1, "198.51.100.3": 1})])
+def test_the_discovery_of_an_executors_settings_makes_the_list_that_horovodrun_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, discovery: HostDiscovery
+) -> None:
+    nodes = [node(f"id-{number}", f"198.51.100.{number}", CPU=number + 2) for number in (1, 2, 3)]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    monkeypatch.setattr("ray._private.state.available_resources_per_node", lambda: all_free(*nodes))
+    lists: list[str] = []
+
+    def run_job(flags: list[str], *_: Any, **__: Any) -> list[Any]:
+        lists.append(Path(flags[flags.index("--hostfile") + 1]).read_text())
+        return ["done"]
+
+    monkeypatch.setattr("horovod.ray.elastic_adapter.run_function_job", run_job)
+    settings: Any = MiniSettings()
+    settings.discovery = discovery
+    params = ElasticParams(2, None, 2, False, None, None, None, 60, override_discovery=False)
+    expected = discovery.find_available_hosts_and_slots()
+    assert ElasticAdapter(settings, params).run(print) == ["done"]
+    assert lists == ["".join(f"{host} slots={slots}\n" for host, slots in expected.items())]
+    assert list(expected) == ["198.51.100.1", "198.51.100.3"]
 
 
 def test_hosts_come_and_go_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
