@@ -10,8 +10,8 @@
 
 // The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract, and one for each process, so that
 // it knows who asks. The process sends kAgentMagic, one byte, the request, and of whom it speaks: a rank (i32), 0 where
-// none is meant. The agent answers kAgentMagic and one byte, the outcome, and closes; to a process that asks who it is, with its slot (i32), incarnation (u32), token and
-// the job's secret behind it. Integers are little-endian.
+// none is meant. The agent answers kAgentMagic and one byte, the outcome, and closes; to a process that asks who it is,
+// with its slot (i32), incarnation (u32), token and the job's secret behind it. Integers are little-endian.
 namespace hvd::rendezvous {
 
 inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32 lower-case hex digits

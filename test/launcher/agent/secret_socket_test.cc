@@ -220,7 +220,8 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   CHECK(names.size() == 10);
 }
 
-TEST_CASE("SecretSocket hears that its process fails, leaves or waits, and answers yes or no without the secret", "[agent]") {
+TEST_CASE("SecretSocket hears that its process fails, leaves or waits, and answers yes or no without the secret",
+          "[agent]") {
   MainLoop loop;
   using rendezvous::AgentNotice;
   std::vector<AgentNotice> heard;
