@@ -17,10 +17,10 @@
 namespace hvd::launcher {
 
 // Tells one process who it is in the job, and hands it the job secret, as often as it asks; and is told when it goes
-// down by its own fault, leaves, or waits for another rank. The agent's socket of docs/design/job-bootstrap.md, of which each process has its
-// own: a process of our own uid on this host that knows the name of the socket is taken for that one. Owned by the
-// Agent, loop-confined. At most kMaxClients requests are under way, each with a deadline; a client of another uid is
-// turned away before a byte is read.
+// down by its own fault, leaves, or waits for another rank. The agent's socket of docs/design/job-bootstrap.md, of
+// which each process has its own: a process of our own uid on this host that knows the name of the socket is taken for
+// that one. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each with a deadline; a
+// client of another uid is turned away before a byte is read.
 class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
