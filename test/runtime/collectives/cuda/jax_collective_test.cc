@@ -19,9 +19,9 @@ namespace {
 class Published {
  public:
   explicit Published(Session& session) {
-    python::publish_session(std::shared_ptr<Session>(&session, [](Session*) {}));
+    python::publish_session(std::shared_ptr<Session>(&session, [](Session*) {}), std::nullopt);
   }
-  ~Published() { python::publish_session(nullptr); }
+  ~Published() { python::publish_session(nullptr, std::nullopt); }
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
 };
