@@ -6,6 +6,7 @@ import doctest
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +130,14 @@ def test_installed_version_is_compared_with_the_recorded_one(tmp_path: Any, monk
         util.check_installed_version("pytorch", "2.1")
     with pytest.raises(HorovodVersionMismatchError):
         util.check_installed_version("pytorch", "2.1", ImportError("symbol"))
+
+
+def test_the_package_is_built_against_no_framework() -> None:
+    """So any version of one is the right one, and no extension is missing (docs/differences.md, row 141)."""
+    assert not (Path(util.__file__).parent.parent / "metadata.json").exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("pytorch", "tensorflow", "mxnet"):
+            util.check_installed_version(name, "0.0.1", ImportError("another reason"))
+    for name in util.EXTENSIONS:
+        util.check_extension(f"horovod.{name}", "HOROVOD_WITH_SOMETHING", util.__file__, "mpi_lib")
