@@ -168,7 +168,7 @@ constexpr FlagRow kRows[] = {
 
     {.dest = "autotune", .on = "--autotune", .kind = K::kToggle, .section = S::kAutotune,
      .help = "tune batching while the job runs", .off = "--no-autotune", .option = O::kAutotune,
-     .export_as = E::kBit, .yaml = "autotune.enabled", .needs = "autotune"},
+     .export_as = E::kBit, .yaml = "autotune.enabled"},
     {.dest = "autotune_log_file", .on = "--autotune-log-file", .kind = K::kText, .section = S::kAutotune,
      .help = "CSV file of the tuning steps", .metavar = "FILE", .option = O::kAutotuneLog,
      .export_as = E::kPlain, .yaml = "autotune.log_file", .needs = "autotune"},
