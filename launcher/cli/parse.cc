@@ -245,7 +245,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.notices = std::move(line.notices);
   const config::MapEnv nothing;
   HVD_ASSIGN_OR_RETURN(std::vector<std::string> ignored,
-                       controller_notices(config.flag_variables, config.no_env ? nothing : env));
+                       variable_notices(config.flag_variables, config.no_env ? nothing : env));
   std::ranges::move(ignored, std::back_inserter(config.notices));
   return config;
 }
