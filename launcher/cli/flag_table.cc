@@ -102,6 +102,9 @@ constexpr FlagRow kRows[] = {
              "environment, and what -x, --env-file and other flags say"},
     {.dest = "env_file", .on = "--env-file", .kind = K::kText, .section = S::kGeneral,
      .help = "file with such variables, one a line; -x goes before", .metavar = "FILE"},
+    {.dest = "wdir", .on = "-wdir|--wdir", .kind = K::kText, .section = S::kGeneral,
+     .help = "where ranks start, on every host; without it horovodrun's own directory, or where their host has none of that "
+             "name their home directory", .metavar = "DIR"},
     {.dest = "verbose", .on = "--verbose", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "tell what the launcher does"},
     {.dest = "config_file", .on = "--config-file", .kind = K::kText, .section = S::kGeneral,

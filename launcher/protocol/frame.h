@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-inline constexpr std::uint8_t kAgentProtocolVersion = 4;
+inline constexpr std::uint8_t kAgentProtocolVersion = 5;
 
 // What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
 // stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
