@@ -58,6 +58,7 @@ Status Agent::launch(LaunchMessage message) {
   relay_.keep(message);
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
+    if (message.needs_cwd) return Status::precondition("--wdir: there is no directory " + message.cwd + " there");
     const std::string here = std::filesystem::current_path(ignored).string();
     send(FrameType::kNotice, TextMessage{(message.cwd.empty() ? "horovodrun's own directory has been removed"
                                                               : "there is no directory " + message.cwd + " there") +

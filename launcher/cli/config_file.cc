@@ -66,9 +66,9 @@ class ConfigReader {
     return Status::ok();
   }
 
-  // As in Horovod, a section that is there but does not say `enabled` decides the switch nevertheless.
+  // As in Horovod, a section that is there but does not say `enabled` decides the switch nevertheless. That of
+  // autotuning leaves it off, as it is without the section: its variable stays what the user's environment has.
   void set_section_defaults(const std::string& section) {
-    if (section == "autotune") set_if_open(flag_row("autotune"), false, file_ + ": autotune");
     if (section == "stall_check") set_if_open(flag_row("no_stall_check"), false, file_ + ": stall_check");
   }
 

@@ -224,6 +224,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.tls, tls_of(config.flag_variables, env));
   if (config.tls) config.flag_variables["HOROVOD_TLS"] = "1";
+  config.wdir = values.get<std::string>("wdir");
   config.no_env = values.is_true("no_env");
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
   config.binding.grows = config.elastic.has_value();
@@ -245,7 +246,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.notices = std::move(line.notices);
   const config::MapEnv nothing;
   HVD_ASSIGN_OR_RETURN(std::vector<std::string> ignored,
-                       controller_notices(config.flag_variables, config.no_env ? nothing : env));
+                       variable_notices(config.flag_variables, config.no_env ? nothing : env));
   std::ranges::move(ignored, std::back_inserter(config.notices));
   return config;
 }

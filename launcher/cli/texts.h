@@ -36,8 +36,9 @@ std::string check_build_text(bool verbose);
 // One line for each thing that was asked for and will not happen, and for each deprecated spelling. A flag whose value
 // asks for nothing (--no-autotune) is silent. Pure.
 std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const FlagValues& values);
-// A line when the variables ask for another controller of Horovod's than Gloo, which ranks of ours do not get: none, or
-// one. What no Horovod has is an error. `given` beats what the launcher's environment has. Pure.
-Result<std::vector<std::string>> controller_notices(const Variables& given, const config::EnvReader& env);
+// The same for variables: a line when they ask for another controller of Horovod's than Gloo, which ranks of ours do
+// not get, and one for those that do nothing without another (HOROVOD_AUTOTUNE_LOG). A controller that no Horovod has
+// is an error. `given` beats what the launcher's environment has. Pure.
+Result<std::vector<std::string>> variable_notices(const Variables& given, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

@@ -159,7 +159,8 @@ Bytes Launch::launch_frame(int agent) const {
                               .announces_threads = agent == 0,  // one for all: hosts are alike, as a rule
                               .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0,
                               .binding = plan_.config.binding,
-                              .tells_binding = plan_.config.verbose > 0});
+                              .tells_binding = plan_.config.verbose > 0,
+                              .needs_cwd = plan_.config.wdir.has_value()});
 }
 
 Bytes Launch::launch_below_frame(int agent) const {

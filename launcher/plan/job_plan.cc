@@ -11,7 +11,7 @@ namespace hvd::launcher {
 namespace {
 
 // The logical directory, as `cd` has it: symbolic links may lead elsewhere on another host.
-std::string working_directory(const config::EnvReader& env) {
+std::string own_directory(const config::EnvReader& env) {
   std::error_code error;
   const std::string real = std::filesystem::current_path(error).string();
   const auto logical = env.get("PWD");
@@ -48,6 +48,13 @@ std::string program_directory() {
 Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::filesystem::path cwd = own_directory(env);
+  if (config.wdir) {
+    cwd = (cwd / *config.wdir).lexically_normal();
+    if (!cwd.has_filename() && cwd.has_relative_path()) cwd = cwd.parent_path();  // "/work/" is "/work"
+    if (!cwd.is_absolute()) return Status::invalid_argument("--wdir: horovodrun's own directory has been removed");
+    config.flag_variables["PWD"] = cwd.string();
+  }
   use_python_for_script(config, env, program_directory());
   std::vector<HostAssignment> hosts;
   if (!config.elastic) {
@@ -62,7 +69,7 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
                .environment = std::move(environment),
                .login_environment = {},
                .starter_environment = {},
-               .cwd = working_directory(env),
+               .cwd = cwd.string(),
                .self_path = self.string()};
   for (const std::string_view name : login_variables()) {
     if (const auto value = env.get(std::string(name))) {

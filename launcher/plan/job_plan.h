@@ -22,8 +22,8 @@ struct JobPlan {
   JobEnvironment environment;
   std::vector<std::string> login_environment;                   // "NAME=value": of our own, what a login has
   std::optional<std::vector<std::string>> starter_environment;  // of what starts the other hosts' agents; else our own
-  std::string cwd;                                              // where ranks start, on hosts that have it
-  std::string self_path;                                        // of this program
+  std::string cwd;        // where ranks start; if not --wdir, on hosts that have it
+  std::string self_path;  // of this program
   std::map<std::string, std::vector<SlotBinding>> bindings =
       {};  // by host, of those that can be known before the start
 

@@ -103,6 +103,7 @@ struct LaunchConfig {
   BindingConfig binding;  // --bind, --bind-gpu
   bool dry_run = false;
   std::vector<std::string> command;  // argv of every rank; not empty
+  std::optional<std::string> wdir;   // --wdir: where ranks start; a relative one begins in our own directory
   bool no_env = false;               // our own environment stays here
   Variables flag_variables;          // that flags and the configuration file set for every rank
   std::vector<std::string> notices;  // to print once to stderr: accepted flags without effect, deprecations

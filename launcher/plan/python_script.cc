@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace hvd::launcher {
@@ -22,9 +23,10 @@ bool names_its_interpreter(const std::string& path) {
   return file.get() == '#' && file.get() == '!';
 }
 
-bool can_be_executed(const std::string& word, const config::EnvReader& env) {
+// `path`: where the word leads to, if it is no name to be looked for in PATH.
+bool can_be_executed(const std::string& word, const std::string& path, const config::EnvReader& env) {
   if (word.find('/') == std::string::npos) return !found_in_path(word, env).empty();
-  return is_program(word) && names_its_interpreter(word);
+  return is_program(path) && names_its_interpreter(path);
 }
 
 }  // namespace
@@ -48,7 +50,8 @@ std::string found_in_path(const std::string& name, const config::EnvReader& env)
 
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory) {
   const std::string script = config.command.front();
-  if (!script.ends_with(".py") || !is_file(script) || can_be_executed(script, env)) return;
+  const std::string path = std::filesystem::path(config.wdir.value_or("")) / script;  // from where ranks start
+  if (!script.ends_with(".py") || !is_file(path) || can_be_executed(script, path, env)) return;
   const std::string python = config.container.empty() ? python_beside(program_directory, env) : "python3";
   if (python.empty()) return;  // the start of the ranks will say what is wrong
   config.command.insert(config.command.begin(), python);

@@ -86,6 +86,7 @@ Bytes encode_rest(const LaunchMessage& message) {
   out.put(static_cast<std::uint8_t>(message.binding.one_gpu ? 1 : 0));
   out.put(static_cast<std::uint8_t>(message.binding.grows ? 1 : 0));
   out.put(static_cast<std::uint8_t>(message.tells_binding ? 1 : 0));
+  out.put(static_cast<std::uint8_t>(message.needs_cwd ? 1 : 0));
   return out.take();
 }
 
@@ -118,6 +119,7 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   message.grace_ms = in.get<std::uint32_t>();
   message.binding = get_binding(in);
   message.tells_binding = get_flag(in);
+  message.needs_cwd = get_flag(in);
   if (!in.failed()) check_launch(message, in);
   HVD_RETURN_IF_ERROR(in.finish("launch frame"));
   return message;

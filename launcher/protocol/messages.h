@@ -34,7 +34,7 @@ using EnvironmentList = std::vector<std::pair<std::string, std::string>>;
 // What all processes of an agent have in common. It starts none.
 struct LaunchMessage {
   crypto::Secret secret;
-  std::string cwd;  // processes start here, where it exists
+  std::string cwd;  // processes start here
   EnvironmentList env;
   std::vector<std::string> command;
   std::uint16_t rendezvous_port = 0;
@@ -45,6 +45,7 @@ struct LaunchMessage {
   std::uint32_t grace_ms = 0;                     // from SIGTERM to the end; 0: it ends at once
   BindingConfig binding = {};                     // of its processes to processors and GPUs
   bool tells_binding = false;                     // which that has come to
+  bool needs_cwd = false;                         // without it nothing starts; else processes start where the agent is
 };
 
 // For an agent: the one that it is to start on another host, as it does for the launcher, and to pass frames on for.

@@ -67,8 +67,8 @@ std::string env_markdown() {
       "# Environment variables\n\n"
       "Generated from `runtime/config/option_table.cc` (`horovodrun --print-config` shows the present values).\n"
       "A variable set to the empty string counts as unset. A value that does not fit is an error at `init()`, except\n"
-      "where the text says otherwise; an unknown `HOROVOD_` name is a warning that names the nearest known one;\n"
-      "so is, on rank 0, a variable of something that is not built.\n"
+      "where the text says otherwise. On rank 0 an unknown `HOROVOD_` name is a warning that names the nearest known\n"
+      "one, if there is one; so is a variable of something that is not built.\n"
       "`bool`: an integer (greater than 0 is true), or true/false, yes/no, on/off. `bytes`: a plain number, or with\n"
       "the suffix K, M or G (also KB, KiB, ...), all powers of 1024.\n\n"
       "| variable | default | read by | value | meaning |\n|---|---|---|---|---|\n";

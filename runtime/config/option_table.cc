@@ -153,9 +153,9 @@ constexpr OptionRow kRows[] = {
     {O::kAllowChangedGradients, "HOROVOD_ALLOW_CHANGED_GRADIENTS", "0", K::kBool, kNoField,
      "PyTorch: warn, instead of an error, of gradients that were changed while their reduction was running"},
     {O::kEnableXlaOps, "HOROVOD_ENABLE_XLA_OPS", "0", K::kBool, kNoField, "TensorFlow: operations inside XLA programs"},
-    {O::kCclCache, "HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
-    {O::kAdasumMpiChunkSize, "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
-    {O::kMpiThreadsDisable, "HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
+    {O::kCclCache, "HOROVOD_CCL_CACHE", "", K::kText, kNoField, "cache of oneCCL's operations"},
+    {O::kAdasumMpiChunkSize, "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "bytes of a message of MPI in Adasum"},
+    {O::kMpiThreadsDisable, "HOROVOD_MPI_THREADS_DISABLE", "0", K::kBool, kNoField, "MPI without several threads"},
     {O::kElasticTimeout, "HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, &C::elastic_timeout,
      "seconds that an elastic job waits for enough slots, and its ranks in init() so much longer", 1, kMaxSeconds},
     {O::kElasticGrace, "HOROVOD_ELASTIC_GRACE", "0", K::kInteger, kNoField,
@@ -187,6 +187,9 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kNumNcclStreams, "second stream for a process set on a GPU"},
     {O::kSparkUseLocalRankGpuIndex, "estimators on Spark"},
+    {O::kCclCache, "oneCCL"},
+    {O::kAdasumMpiChunkSize, "MPI"},
+    {O::kMpiThreadsDisable, "MPI"},
 };
 
 // clang-format off

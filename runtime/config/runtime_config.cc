@@ -229,24 +229,31 @@ void ignore_unusable(RuntimeConfig& config) {
         " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" + std::to_string(config.stall_check_time.count()) + ": ignored");
     config.stall_shutdown_time = std::chrono::seconds(0);
   }
+}
+
+// Of the ranks of a host, whose number others may not have.
+void ignore_short_affinity(RuntimeConfig& config) {
   if (!config.thread_affinity.empty() && config.thread_affinity.size() < static_cast<std::size_t>(config.local_size)) {
-    config.warnings.push_back("HOROVOD_THREAD_AFFINITY lists " + std::to_string(config.thread_affinity.size()) +
-                              " cores for " + std::to_string(config.local_size) +
-                              " local ranks: threads are not pinned");
+    if (config.local_rank == 0) {
+      config.warnings.push_back("HOROVOD_THREAD_AFFINITY lists " + std::to_string(config.thread_affinity.size()) +
+                                " cores for " + std::to_string(config.local_size) +
+                                " local ranks: threads are not pinned");
+    }
     config.thread_affinity.clear();
   }
 }
 
 void warn_unknown_names(const EnvReader& env, RuntimeConfig& config) {
+  constexpr std::string_view kPrefix = "HOROVOD_";
   std::vector<std::string_view> known;
   for (const OptionRow& row : option_table()) known.push_back(row.name);
   const auto build = build_variable_names();
   for (const std::string& name : env.names()) {
-    if (!name.starts_with("HOROVOD_")) continue;
+    if (!name.starts_with(kPrefix)) continue;
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end() ||
                           std::find(build.begin(), build.end(), name) != build.end();
     if (is_known) continue;
-    config.warnings.push_back("unknown variable " + name + did_you_mean(name, known));
+    config.warnings.push_back("unknown variable " + name + did_you_mean(name, known, kPrefix));
   }
 }
 
@@ -257,10 +264,8 @@ bool is_default(const OptionRow& row, const std::string& text) {
   return wish.is_ok() && wish.value() == (row.default_text == "1");
 }
 
-// One warning for each thing that somebody asks for and that is not built, with all its variables. On rank 0 alone,
-// because all ranks are asked for the same.
+// One warning for each thing that somebody asks for and that is not built, with all its variables.
 void warn_unbuilt(const EnvReader& env, RuntimeConfig& config) {
-  if (config.rank != 0) return;
   std::map<std::string_view, std::string> asked;
   for (const OptionRow& row : option_table()) {
     const std::string_view feature = unbuilt_feature(row.option);
@@ -293,6 +298,8 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   ignore_unusable(config);
   warn_unknown_names(env, config);
   warn_unbuilt(env, config);
+  if (config.rank != 0) config.warnings.clear();  // all ranks are asked for the same, and one says so
+  ignore_short_affinity(config);
   return config;
 }
 

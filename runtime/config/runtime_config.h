@@ -97,7 +97,8 @@ struct RuntimeConfig {
 
   std::string failpoints;  // see runtime/base/failpoint.h
 
-  // Things worth telling the user once: unknown HOROVOD_* names, values that were ignored.
+  // Things worth telling the user once, and so on rank 0 alone, or on the first rank of a host what is different there:
+  // unknown HOROVOD_* names, values that were ignored.
   std::vector<std::string> warnings;
 };
 

@@ -272,6 +272,23 @@ def test_an_sshd_that_never_answers(start_job: StartJob, sshd: Sshd) -> None:
         assert_soon(seconds, 10)
 
 
+def test_a_chosen_directory_is_where_ranks_of_all_hosts_start_or_an_error(
+    start_job: StartJob, fake_ssh: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("import os\nprint(os.getcwd(), os.environ['PWD'])\n")
+    hosts = ("-np", "2", "-H", "localhost:1,far-away:1", "--ssh-program", fake_ssh)
+    job = start_job(*hosts, "--wdir", "project", "train.py")  # from the folder above
+    assert job.wait() == 0, job
+    for rank in range(2):
+        assert job.lines(f"[{rank}]<stdout>:") == [f"{folder} {folder}"]
+    job = start_job("-np", "1", "-H", "far-away:1", "--ssh-program", fake_ssh, "-wdir", f"{tmp_path}/none", "touch", "ran")
+    assert job.wait() == 1
+    assert f"host far-away: its agent says: --wdir: there is no directory {tmp_path}/none there" in job.err
+    assert not (Path.home() / "ran").exists()
+
+
 def test_a_directory_that_is_not_there_is_told(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()

@@ -132,7 +132,7 @@ TEST_CASE("A flag beats the configuration file on either side of --config-file",
   for (const auto& flags : kOrders) {
     const Env env = parse_job(flags).flag_variables;
     REQUIRE(env.at("HOROVOD_FUSION_THRESHOLD") == "8388608");
-    REQUIRE(env.count("HOROVOD_AUTOTUNE") == 0);
+    REQUIRE(env.at("HOROVOD_AUTOTUNE") == "0");
     REQUIRE(env.count("HOROVOD_AUTOTUNE_LOG") == 0);
     REQUIRE(env.at("HOROVOD_CACHE_CAPACITY") == "2048");  // what no flag says comes from the file
   }
@@ -146,6 +146,8 @@ TEST_CASE("The opposite side of a toggle on the command line beats the file", "[
 
 TEST_CASE("A section without enabled decides the switch", "[unit][cli][compat]") {
   REQUIRE(flag_variables_of(apply("autotune:\n  log_file: x\n").values).empty());
+  REQUIRE(flag_variables_of(apply("autotune:\n  enabled: false\n  log_file: x\n").values) ==
+          Env{{"HOROVOD_AUTOTUNE", "0"}});
   REQUIRE(flag_variables_of(apply("stall_check:\n").values) == Env{{"HOROVOD_STALL_CHECK_DISABLE", "0"}});
 }
 

@@ -69,6 +69,9 @@ TEST_CASE("An unknown flag is an error with the nearest match", "[unit][cli]") {
   REQUIRE(error_of({"--fusion-treshold-mb", "3"}) ==
           "unknown flag '--fusion-treshold-mb'; did you mean --fusion-threshold-mb?");
   REQUIRE(error_of({"--hostss=a:1"}) == "unknown flag '--hostss'; did you mean --hosts?");
+  REQUIRE(error_of({"--cycletime", "3"}) == "unknown flag '--cycletime'; did you mean --cycle-time-ms?");
+  REQUIRE(error_of({"--autotune_log_file=x"}) ==
+          "unknown flag '--autotune_log_file'; did you mean --autotune-log-file?");
   REQUIRE(error_of({"-nq", "3"}) == "unknown flag '-nq'; did you mean -np?");
   REQUIRE(error_of({"--zzzzzzzzzz"}) == "unknown flag '--zzzzzzzzzz'");
   REQUIRE(error_of({"-vx"}).find("unknown flag '-vx'") == 0);

@@ -33,6 +33,7 @@ const Case kFlagCases[] = {
     {{"--port-range", "40000-40099"}, {{"HOROVOD_PORT_RANGE", "40000-40099"}}},
     {{"--tls"}, {{"HOROVOD_TLS", "1"}}},
     {{"--autotune"}, {{"HOROVOD_AUTOTUNE", "1"}}},
+    {{"--no-autotune"}, {{"HOROVOD_AUTOTUNE", "0"}}},
     {{"--autotune", "--autotune-log-file", "/tmp/a.csv"},
      {{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_LOG", "/tmp/a.csv"}}},
     {{"--autotune", "--autotune-warmup-samples", "1"},
@@ -64,8 +65,9 @@ const Case kFlagCases[] = {
     {{"--log-without-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "1"}}},
     {{"--log-hide-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "1"}}},
     {{"--no-log-hide-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "0"}}},
-    // What is not switched on exports nothing.
-    {{"--no-autotune", "--autotune-log-file", "x"}, {}},
+    // What is not switched on exports nothing of what belongs to it.
+    {{"--no-autotune", "--autotune-log-file", "x"}, {{"HOROVOD_AUTOTUNE", "0"}}},
+    {{"--autotune-log-file", "x"}, {}},
     {{"--autotune-warmup-samples", "1"}, {}},
     {{"--timeline-mark-cycles"}, {}},
     {{}, {}},

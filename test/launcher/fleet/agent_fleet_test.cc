@@ -227,7 +227,7 @@ TEST_CASE("An agent that is lost takes along those that it has started, after it
     Bytes frames = heard;
     frames.resize(frames.size() + 20);
     CHECK(events.run(frames, 6) == Said{"frame of 0", "frame of 1", "frame of 2",
-                                        "lost 0: host h0: frame of protocol version 0, this program speaks 4",
+                                        "lost 0: host h0: frame of protocol version 0, this program speaks 5",
                                         "lost 1: lost host h1" + below, "lost 2: lost host h2" + below});
   }
   SECTION("what it says is taken for a fault") {

@@ -21,7 +21,8 @@ LaunchMessage sample() {
           .announces_threads = true,
           .grace_ms = 7,
           .binding = {.bind = Bind::kNuma, .one_gpu = true, .grows = true},
-          .tells_binding = true};
+          .tells_binding = true,
+          .needs_cwd = true};
 }
 
 StartMessage sample_start() {
@@ -61,6 +62,7 @@ TEST_CASE("The launch message survives the round trip", "[unit][launch_protocol]
   CHECK(got.binding.one_gpu);
   CHECK(got.binding.grows);
   CHECK(got.tells_binding);
+  CHECK(got.needs_cwd);
 }
 
 TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch_protocol]") {

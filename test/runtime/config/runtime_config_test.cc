@@ -169,14 +169,17 @@ TEST_CASE("What Horovod ignored is ignored with a warning", "[unit][config][comp
     REQUIRE(config.warnings[0].find("'loud'") != std::string::npos);
   }
   SECTION("a bad core list") {
-    const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "0,x")).value();
+    const RuntimeConfig config = load({{"HOROVOD_THREAD_AFFINITY", "0,x"}}).value();
     REQUIRE(config.thread_affinity.empty());
     REQUIRE(config.warnings.size() == 1);
   }
-  SECTION("fewer cores than local ranks") {
-    const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5")).value();
+  SECTION("fewer cores than local ranks, on each such host") {
+    const MapEnv::Map second = with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5");
+    const RuntimeConfig config = load(with(with(second, "HOROVOD_RANK", "2"), "HOROVOD_LOCAL_RANK", "0")).value();
     REQUIRE(config.thread_affinity.empty());
     REQUIRE(config.warnings.at(0).find("lists 1 cores for 2 local ranks") != std::string::npos);
+    REQUIRE(load(second).value().thread_affinity.empty());
+    REQUIRE(load(second).value().warnings.empty());
   }
   SECTION("more cores than local ranks is fine") {
     const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5,6,7")).value();
@@ -190,11 +193,25 @@ TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[un
                                      {"HOROVOD_WITH_PYTORCH", "1"},
                                      {"HOROVOD_START_TIMEOUT", "60"},
                                      {"HOROVOD_UNHEARD_OF_THINGS_HERE", "1"},
+                                     {"HOROVOD_FOO", "1"},
                                      {"OTHER", "1"}})
                                    .value();
   REQUIRE(config.warnings ==
-          std::vector<std::string>{"unknown variable HOROVOD_FUSION_TRESHOLD; did you mean HOROVOD_FUSION_THRESHOLD?",
+          std::vector<std::string>{"unknown variable HOROVOD_FOO",
+                                   "unknown variable HOROVOD_FUSION_TRESHOLD; did you mean HOROVOD_FUSION_THRESHOLD?",
                                    "unknown variable HOROVOD_UNHEARD_OF_THINGS_HERE"});
+}
+
+TEST_CASE("What all ranks are asked for is a warning on rank 0 alone", "[unit][config]") {
+  MapEnv::Map asked = kRank3of4;
+  asked.insert({{"HOROVOD_FOO", "1"},
+                {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "10"},
+                {"HOROVOD_LOG_LEVEL", "loud"},
+                {"HOROVOD_THREAD_AFFINITY", "0,x"},
+                {"HOROVOD_CCL_CACHE", "1"}});
+  CHECK(load(asked).value().warnings.empty());
+  CHECK(load(asked).value().stall_shutdown_time.count() == 0);
+  CHECK(load(with(asked, "HOROVOD_RANK", "0")).value().warnings.size() == 5);
 }
 
 TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing",
@@ -207,6 +224,13 @@ TEST_CASE("A variable of something that is not built is a warning on rank 0, one
   CHECK(load(asked).value().warnings ==
         std::vector<std::string>{
             "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX: no effect, because this Horovod has no estimators on Spark"});
+  const MapEnv::Map of_others = {
+      {"HOROVOD_CCL_CACHE", "1"}, {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "10"}, {"HOROVOD_MPI_THREADS_DISABLE", "1"}};
+  CHECK(load(of_others).value().warnings ==
+        std::vector<std::string>{
+            "HOROVOD_ADASUM_MPI_CHUNK_SIZE, HOROVOD_MPI_THREADS_DISABLE: no effect, because this Horovod has no MPI",
+            "HOROVOD_CCL_CACHE: no effect, because this Horovod has no oneCCL"});
+  CHECK(load({{"HOROVOD_MPI_THREADS_DISABLE", "0"}}).value().warnings.empty());  // asks for nothing
   CHECK(load(with(kRank3of4, "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "1")).value().warnings.empty());
   CHECK_FALSE(load({{"HOROVOD_NUM_NCCL_STREAMS", "257"}}).is_ok());  // checked all the same
 }
