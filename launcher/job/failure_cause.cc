@@ -67,8 +67,9 @@ std::string stall(std::string_view line) {
   const std::string_view span = between(line, "Stalled for more than ", ": ");
   if (span.empty()) return "";
   const std::string_view who = between(line, std::string(span) + ": ", "; shutting down");
+  if (who.empty() || line.find("; shutting down") == line.npos) return "";
   return std::string(who) + ", for which others had waited for more than " + std::string(span) +
-         "; where it stood is said above, if its agent could tell";
+         "; while it does, `horovodrun --stacks` says where that rank stands";
 }
 
 std::string cause_in(std::string_view line, const std::string& host) {

@@ -77,8 +77,6 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
-      stall_stacks_([this](int rank) { ask_for_stack_of(rank); },
-                    [this](const std::string& text) { output_.message(text); }),
       fleet_(
           loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this),
           tree_patience(plan_.config)),
@@ -192,11 +190,14 @@ std::set<int> JobDriver::ask_for_stacks() {
   return asked;
 }
 
-void JobDriver::ask_for_stack_of(int rank) {
+// A rank may stall for hours, and is reported at each look; what it does is asked by who wants to know.
+void JobDriver::show_stall(int rank) {
   for (const auto& [number, slot] : job_->roster().slots()) {
-    if (slot.placement.rank != rank) continue;
-    if (job_->roster().agents().at(slot.agent).state != Roster::AgentState::kReady) continue;
-    return fleet_.send(slot.agent, FrameType::kAskStacks, {});
+    if (slot.placement.rank != rank || slot.state != Roster::SlotState::kRunning || stalled_ == rank) continue;
+    stalled_ = rank;
+    output_.message("others wait for rank " + std::to_string(rank) + " on host " + host_name(slot.agent) + " (pid " +
+                    std::to_string(slot.pid) + "); `horovodrun --stacks " + std::to_string(::getpid()) +
+                    "` on this host says where it stands");
   }
 }
 

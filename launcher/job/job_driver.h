@@ -11,7 +11,6 @@
 #include "launcher/fleet/agent_fleet.h"
 #include "launcher/inspect/job_socket.h"
 #include "launcher/inspect/stack_service.h"
-#include "launcher/inspect/stall_stacks.h"
 #include "launcher/job/elastic_driver.h"
 #include "launcher/job/job.h"
 #include "launcher/job/launch.h"
@@ -49,7 +48,7 @@ class JobDriver : private AgentFleetEvents {
   void show_start();
   void open_socket();
   std::set<int> ask_for_stacks();
-  void ask_for_stack_of(int rank);
+  void show_stall(int rank);
   bool answer(const std::string& word, const JobSocket::Reply& reply);
 
   // What comes from the agents: job_frames.cc.
@@ -117,7 +116,7 @@ class JobDriver : private AgentFleetEvents {
   std::unique_ptr<Job> job_;
   OutputRouter output_;
   StackService stacks_;
-  StallStacks stall_stacks_;
+  std::optional<int> stalled_;              // the rank that others were last said to wait for
   std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
   InputForwarder input_forwarder_;

@@ -127,7 +127,6 @@ Status JobDriver::handle_stacks(int agent, const Frame& frame) {
   const int rank = job_->roster().slot(message.process.slot).placement.rank;
   const std::string who = "rank " + std::to_string(rank) + " on host " + host_name(agent);
   stacks_.stacks(rank, who, message.text);
-  stall_stacks_.stacks(rank, who, message.text);
   return Status::ok();
 }
 
@@ -147,7 +146,7 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
     job_->process_failing(message.process, message.is_leaving);
   } else if (frame.type == FrameType::kStalled) {
     HVD_ASSIGN_OR_RETURN(const StalledMessage message, of_its_slot(agent, decode_stalled(frame.payload)));
-    stall_stacks_.stalled(message.rank);
+    show_stall(message.rank);
   } else if (frame.type == FrameType::kStopped) {
     HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
     apply(job_->process_stopped(message.process, message.is_stopped, now));

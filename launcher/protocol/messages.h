@@ -154,7 +154,7 @@ struct FailingMessage {
 // The process has waited for a rank for longer than the stall check allows.
 struct StalledMessage {
   Incarnation process;
-  std::int32_t rank = 0;  // not the process' own
+  std::int32_t rank = 0;
 };
 
 // Where a process stands, in words and Python's stacks.

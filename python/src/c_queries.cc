@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "horovod/types.h"
 #include "python/src/build_facts.h"
 #include "python/src/published_session.h"
@@ -29,8 +31,8 @@ int ask(int otherwise, Ask&& answer) noexcept {
 // A session of several ranks has numbers as long as it lasts; so has a child that was forked from one, as in Python.
 // The numbers of a world of one remain in its child, which may call init().
 HVD_C_QUERY horovod_is_initialized() {
-  if (published_numbers().size > 1) return 1;
-  return ask(0, [] { return published_session().is_ok() ? 1 : 0; });
+  const PublishedNumbers& numbers = published_numbers();
+  return numbers.size > 1 || numbers.process == ::getpid() ? 1 : 0;
 }
 
 HVD_C_QUERY horovod_rank() { return published_numbers().rank; }

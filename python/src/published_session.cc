@@ -1,5 +1,7 @@
 #include "python/src/published_session.h"
 
+#include <unistd.h>
+
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -50,6 +52,7 @@ Result<std::shared_ptr<Session>> published_session() {
 
 void publish_session(std::shared_ptr<Session> session, const std::optional<JobTopology>& numbers) {
   publish_numbers(numbers);
+  numbers_of_process.process = session ? ::getpid() : -1;
   Published& slot = published();
   {
     std::lock_guard lock(slot.mutex);

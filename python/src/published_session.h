@@ -23,6 +23,7 @@ struct PublishedNumbers {
   std::atomic<int> cross_rank = -1;
   std::atomic<int> cross_size = -1;
   std::atomic<int> is_homogeneous = -1;
+  std::atomic<int> process = -1;  // that has the session
 };
 const PublishedNumbers& published_numbers();
 

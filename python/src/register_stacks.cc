@@ -99,27 +99,33 @@ bool can_be_copied() {
 
 // In the copy: it has this thread alone, with all signals blocked, so that a fault ends it without a handler, and it
 // leaves no core file, which would have the job's secret.
-[[noreturn]] void be_the_copy() {
+[[noreturn]] void be_the_copy(int signum) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_DUMPABLE, 0);
+  stack_writer.load()(signum);
   write_native_stack<kFramesOfCopy>(stack_file.load());
   ::_exit(0);
 }
 
-// Where native code stands, without harm to who is to go on: a copy of the process walks the stack. It may wait for a
-// lock that this process has just held, or run into a fault; then it is killed, and nothing else happens. The copy is a
+// Where the process stands, without harm to who is to go on: a copy of it walks the stacks. faulthandler reads those of
+// threads that run, and may run into a fault; the native walk may wait for a lock that this process has just held. Then
+// the copy ends, and nothing else happens. The copy is a
 // bare one, without the C library's fork and what programs have hung on to that; its end sends no SIGCHLD, and the
 // program's own wait() does not see it.
-void write_native_stack_of_copy() {
-  if (!copies) return write_to_stack_file("No native stack: Linux 5.12 or newer is needed\n");
+void write_stacks(int signum) {
+  if (!copies) {
+    stack_writer.load()(signum);
+    return write_to_stack_file("No native stack: Linux 5.12 or newer is needed\n");
+  }
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   int end = -1;  // readable when it is over
   const auto copy = static_cast<pid_t>(::syscall(SYS_clone, CLONE_PIDFD, nullptr, &end, nullptr, nullptr));
-  if (copy == 0) be_the_copy();
+  if (copy == 0) be_the_copy(signum);
   if (copy < 0) {
+    stack_writer.load()(signum);
     write_to_stack_file("No native stack: no memory, or no process, is left for a copy of this one\n");
   } else {
     pollfd over{.fd = end, .events = POLLIN, .revents = 0};
@@ -127,7 +133,11 @@ void write_native_stack_of_copy() {
       ::kill(copy, SIGKILL);
       write_to_stack_file("The native stack ends here: its walk waited for a lock\n");
     }
-    ::waitpid(copy, nullptr, __WALL);
+    int ended = 0;
+    ::waitpid(copy, &ended, __WALL);
+    if (WIFSIGNALED(ended) && WTERMSIG(ended) != SIGKILL) {
+      write_to_stack_file("\nThe stacks end here: their walk met a thread that was just running\n");
+    }
     ::close(end);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -135,8 +145,7 @@ void write_native_stack_of_copy() {
 
 void write_and_mark_end(int signum) {
   const int error = errno;
-  stack_writer.load()(signum);
-  write_native_stack_of_copy();
+  write_stacks(signum);
   mark_end(signum);
   errno = error;
 }

@@ -25,7 +25,7 @@ Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline de
 // leaves, and waits for the answer: by then the launcher's stream holds it, before anything that follows from it.
 Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline);
 
-// Reports that this process has waited for that rank for too long, so that the launcher says where it stands. Does not
+// Reports that this process has waited for that rank for too long, so that the launcher says who that is. Does not
 // block: an agent that is busy misses it.
 Status report_stall(const std::string& agent_name, int rank);
 

@@ -1,4 +1,4 @@
-"""A rank that does not come to what others wait for: the report says which one, on which host, for what, and where it is."""
+"""A rank that does not come to what others wait for: the report says which one, on which host and for what."""
 
 from __future__ import annotations
 
@@ -22,30 +22,17 @@ hvd.allreduce(torch.ones(1), name="w")
 """
 
 
-def test_a_stall_says_where_the_rank_stands_that_others_wait_for(horovodrun: Any, tmp_path: Path) -> None:
+def test_a_stall_names_the_rank_that_others_wait_for(horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     limits = ("--stall-check-warning-time-seconds", "1", "--stall-check-shutdown-time-seconds", "6")
     job = horovodrun(2, str(script), flags=limits)
     assert job.code == 1, job.text
-    places = re.findall(
-        r"^horovodrun: others wait for rank 1 on host localhost, which stands here: pid \d+ \(.*\n(?:.*\n)*?"
-        rf'  File "{re.escape(str(script))}", line 7 in load_data\n',
-        job.err,
-        re.MULTILINE,
+    told = re.findall(
+        r"^horovodrun: others wait for rank 1 on host localhost \(pid \d+\); `horovodrun --stacks \d+`", job.err, re.MULTILINE
     )
-    assert len(places) == 1, job.text  # though several warnings came
-    assert "Native stack" not in job.err, job.text
+    assert len(told) == 1, job.text  # though several warnings came
     assert "rank 1: [allreduce.w]" in job.err, job.text
     cause = re.search("^Probable cause: (.*)$", job.err, re.MULTILINE)
     assert cause, job.text
     assert cause[1].startswith('rank 1 did not submit "allreduce.w", for which others had waited for more than 6 s'), job.text
-
-
-def test_a_stopped_rank_that_others_wait_for_is_named(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT.replace("threading.Event().wait()", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"))
-    limits = ("--stall-check-warning-time-seconds", "1", "--stall-check-shutdown-time-seconds", "8")
-    job = horovodrun(2, str(script), flags=limits)
-    assert job.code == 1, job.text
-    assert re.search(r"others wait for rank 1 on host localhost, which stands here: pid \d+ .* state T", job.err), job.text

@@ -142,7 +142,8 @@ TEST_CASE("A rank's end and its last words are told in a sentence", "[unit][job]
        "memory: a smaller batch"},
       {error,
        {"horovod.HorovodInternalError: Stalled for more than 4 s: rank 1 did not submit \"a\"; shutting down (X)"},
-       "rank 1 did not submit \"a\", for which others had waited for more than 4 s; where it stood"},
+       "rank 1 did not submit \"a\", for which others had waited for more than 4 s; while it does"},
+      {error, {"Stalled for more than 5 s: the disk"}, ""},
       {error, {"MemoryError"}, "the program got no more memory on host a"},
   };
   for (const Case& one : cases) {
