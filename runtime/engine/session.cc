@@ -88,7 +88,9 @@ class SessionImpl final : public Session {
     wire::SetChange change;
     change.kind = wire::SetChange::Kind::kStatic;
     change.rank_lists = std::move(lists);
-    HVD_ASSIGN_OR_RETURN(const HandlePtr handle, request(std::move(change)));
+    const Result<HandlePtr> requested = request(std::move(change));
+    if (!requested.is_ok()) return registered(requested.status());  // another rank may have ended the session
+    const HandlePtr& handle = requested.value();
     while (!handle->done()) {
       if (deadline.expired()) return Status::timeout("not every rank came to register its process sets");
       if (stop.stop_requested()) {
@@ -97,7 +99,11 @@ class SessionImpl final : public Session {
       }
       handle->wait_for(std::min(deadline.remaining(), kInterruptSlice));
     }
-    return handle->status().annotate("registering the process sets given to init()");
+    return registered(handle->status());
+  }
+
+  static Status registered(const Status& status) {
+    return status.annotate("registering the process sets given to init()");
   }
 
   std::map<std::int32_t, std::vector<int>> process_sets() const override {

@@ -1,4 +1,5 @@
 #include <array>
+#include <barrier>
 #include <catch2/catch.hpp>
 
 #include "horovod/session.h"
@@ -121,6 +122,7 @@ TEST_CASE("Operations that joined ranks cannot take part in fail in words, and t
 TEST_CASE("A join of the world leaves other sets alone", "[multi][engine]") {
   JobFixture job(3);
   Problems problems;
+  std::barrier looked(3);
   job.run(
       [&](Session& session) {
         const int rank = session.topology().rank;
@@ -142,6 +144,7 @@ TEST_CASE("A join of the world leaves other sets alone", "[multi][engine]") {
         if (rank == 0) {
           problems.expect(!joined.value()->done(), "the join of rank 0 ended alone");
         }
+        looked.arrive_and_wait();
         // Rank 2 joins after rank 1 for sure: its sum needs rank 1's join.
         std::vector<float> last(1, 7.0F);
         if (rank == 2) problems.expect_ok(wait(session.enqueue(allreduce("last", last))), "last");
