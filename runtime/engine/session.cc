@@ -89,7 +89,10 @@ class SessionImpl final : public Session {
     change.kind = wire::SetChange::Kind::kStatic;
     change.rank_lists = std::move(lists);
     const Result<HandlePtr> requested = request(std::move(change));
-    if (!requested.is_ok()) return registered(requested.status());  // another rank may have ended the session
+    if (!requested.is_ok()) {  // a list is wrong, or another rank has ended the session
+      const bool is_wrong = requested.status().code() == StatusCode::kInvalidArgument;
+      return is_wrong ? requested.status() : registered(requested.status());
+    }
     const HandlePtr& handle = requested.value();
     while (!handle->done()) {
       if (deadline.expired()) return Status::timeout("not every rank came to register its process sets");
