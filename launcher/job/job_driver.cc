@@ -193,8 +193,9 @@ std::set<int> JobDriver::ask_for_stacks() {
 // A rank may stall for hours, and is reported at each look; what it does is asked by who wants to know.
 void JobDriver::show_stall(int rank) {
   for (const auto& [number, slot] : job_->roster().slots()) {
-    if (slot.placement.rank != rank || slot.state != Roster::SlotState::kRunning || stalled_ == rank) continue;
-    stalled_ = rank;
+    const Incarnation process{.slot = number, .number = slot.incarnation};
+    if (slot.placement.rank != rank || slot.state != Roster::SlotState::kRunning || stalled_ == process) continue;
+    stalled_ = process;
     output_.message("others wait for rank " + std::to_string(rank) + " on host " + host_name(slot.agent) + " (pid " +
                     std::to_string(slot.pid) + "); `horovodrun --stacks " + std::to_string(::getpid()) +
                     "` on this host says where it stands");

@@ -116,7 +116,7 @@ class JobDriver : private AgentFleetEvents {
   std::unique_ptr<Job> job_;
   OutputRouter output_;
   StackService stacks_;
-  std::optional<int> stalled_;              // the rank that others were last said to wait for
+  std::optional<Incarnation> stalled_;      // the process that others were last said to wait for
   std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
   InputForwarder input_forwarder_;

@@ -125,8 +125,7 @@ Status JobDriver::handle_stacks(int agent, const Frame& frame) {
   }
   HVD_ASSIGN_OR_RETURN(const StacksMessage message, of_its_slot(agent, decode_stacks(frame.payload)));
   const int rank = job_->roster().slot(message.process.slot).placement.rank;
-  const std::string who = "rank " + std::to_string(rank) + " on host " + host_name(agent);
-  stacks_.stacks(rank, who, message.text);
+  stacks_.stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
   return Status::ok();
 }
 

@@ -41,8 +41,8 @@ enum class FrameType : std::uint8_t {
   kStacksEnd = 77,
   kDraining = 78,
   kStopped = 79,
+  kLost = 80,  // of an agent that the sender has started: no more frames will come from it
   kStalled = 81,
-  kLost = 80,   // of an agent that the sender has started: no more frames will come from it
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 

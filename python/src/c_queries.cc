@@ -16,16 +16,6 @@ namespace {
 
 constexpr int kNoAnswer = -1;
 
-// No exception leaves here, for the caller may be C: a mutex may fail, and memory may be short.
-template <typename Ask>
-int ask(int otherwise, Ask&& answer) noexcept {
-  try {
-    return answer();
-  } catch (...) {
-    return otherwise;
-  }
-}
-
 }  // namespace
 
 // A session of several ranks has numbers as long as it lasts; so has a child that was forked from one, as in Python.
@@ -53,7 +43,14 @@ HVD_C_QUERY horovod_rocm_built() { return kHasRocm; }
 HVD_C_QUERY horovod_ddl_built() { return kHasDdl; }
 HVD_C_QUERY horovod_ccl_built() { return kHasCcl; }
 
-HVD_C_QUERY horovod_nccl_built() { return ask(0, &found_nccl_version); }
+// No exception leaves here, for the caller may be C: memory may be short.
+HVD_C_QUERY horovod_nccl_built() {
+  try {
+    return found_nccl_version();
+  } catch (...) {
+    return 0;
+  }
+}
 
 HVD_C_QUERY horovod_reduce_op_average() { return static_cast<int>(ReduceOp::kAverage); }
 HVD_C_QUERY horovod_reduce_op_sum() { return static_cast<int>(ReduceOp::kSum); }

@@ -109,9 +109,8 @@ bool can_be_copied() {
 
 // Where the process stands, without harm to who is to go on: a copy of it walks the stacks. faulthandler reads those of
 // threads that run, and may run into a fault; the native walk may wait for a lock that this process has just held. Then
-// the copy ends, and nothing else happens. The copy is a
-// bare one, without the C library's fork and what programs have hung on to that; its end sends no SIGCHLD, and the
-// program's own wait() does not see it.
+// the copy ends, and nothing else happens. It is a bare one, without the C library's fork and what programs have hung
+// on to that; its end sends no SIGCHLD, and the program's own wait() does not see it.
 void write_stacks(int signum) {
   if (!copies) {
     stack_writer.load()(signum);
