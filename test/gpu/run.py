@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import keras_jax
+import jax_suites
 
 HERE = Path(__file__).resolve().parent
 CARRIED = HERE.parent.parent / "build" / "gpu"
@@ -33,7 +33,7 @@ SUITES = {"operations": 1, "lists": 1, "streams": 2, "results": 2, "capture": 2,
 TIMES = {"figures": 2, "ratios": 2, "bench": 1}
 NEED_GPU = ("capture",)
 # With two ranks on a GPU by NCCL.
-TOGETHER = ("operations", "lists", "streams", "results", "training", "lost", "memory", "jax", "figures")
+TOGETHER = ("operations", "lists", "streams", "results", "training", "lost", "memory", "jax", "jax collectives", "figures")
 EXPECTED = {"together memory": "lists on GPUs are cut into shorter ones"}  # on stderr
 # They have nothing that NCCL and our kernels do not do.
 ON_NCCL = ("lists", "streams", "results", "training", "devices", "lost", "memory", "figures", "jax")
@@ -168,7 +168,8 @@ def run_all(runs: Runs, rank_counts: list[int], nccl_file: Path | None) -> None:
     run_suites(runs, SUITES, rank_counts)
     for ranks in rank_counts:
         for mode in MODES:
-            keras_jax.run(runs, "jax", ranks, horovodrun(ranks), mode)
+            jax_suites.run_keras(runs, "jax", ranks, horovodrun(ranks), mode)
+        jax_suites.run_collectives(runs, "jax collectives", ranks, horovodrun(ranks))
     if device == "cpu" or runs.gpus > 1:
         runs.run("lost", 2, [*horovodrun(2), *rank("lost", device)])
     if device == "cuda":
@@ -205,7 +206,9 @@ def run_on_gpus(runs: Runs, nccl_file: Path | None) -> None:
         if nccl < 23003:
             runs.leave_out(f"together {suite}", 2, f"NCCL is {nccl}, expected 23003 or later (--nccl FILE)")
         elif suite == "jax":
-            keras_jax.run(runs, f"together {suite}", 2, horovodrun(2), **environment)
+            jax_suites.run_keras(runs, f"together {suite}", 2, horovodrun(2), **environment)
+        elif suite == "jax collectives":
+            jax_suites.run_collectives(runs, f"together {suite}", 2, horovodrun(2), **environment)
         else:
             runs.run(f"together {suite}", 2, [*horovodrun(2), *rank(suite, "cuda")], **environment)
     for mode in MODES:
