@@ -51,10 +51,18 @@ def several_ranks() -> None:
 
 
 @pytest.fixture
+def one_host() -> None:
+    """Marks a test of what only ranks of one host do."""
+
+
+@pytest.fixture
 def cpu_scaler() -> None:
     """Marks a test of torch.amp.GradScaler, which torch has since 2.3."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A world of one rank leaves out what needs more; test_ranks.py runs that on two and three."""
-    choose(config, items, missing=[] if hasattr(torch.amp, "GradScaler") else ["cpu_scaler"])
+    missing = [] if hasattr(torch.amp, "GradScaler") else ["cpu_scaler"]
+    if os.environ.get("HOROVOD_LOCAL_SIZE") != os.environ.get("HOROVOD_SIZE"):
+        missing.append("one_host")
+    choose(config, items, missing)

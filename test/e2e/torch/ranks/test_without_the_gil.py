@@ -28,7 +28,7 @@ def slow_page(tmp_path: Path) -> ctypes.CDLL:
     return loaded
 
 
-@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.usefixtures("several_ranks", "one_host")  # between hosts a lane copies, which never has the GIL
 def test_a_large_tensor_is_copied_without_the_gil(slow_page: ctypes.CDLL) -> None:
     """Another thread lets the copy go on; that it is this thread that copies is asserted."""
     memory = mmap.mmap(-1, BYTES)
