@@ -81,7 +81,9 @@ def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Pa
     job = start_elastic(*flags, command=worker)
     assert job.wait() == 0, job
     assert "has not come while the others wait for the next round: it is ended (--replace-stuck)" in job.err, job
-    assert len({one.pid for one in job.begins() if one.rank == 1}) == 2, job
+    hung, *anew = [one.pid for one in job.begins() if one.rank == 1]
+    assert f"others wait for rank 1 on host localhost (pid {hung}); `horovodrun --stacks " in job.err, job
+    assert len({hung, *anew}) == 2, job
     assert len({one.pid for one in job.begins() if one.rank == 0}) == 1, job
     assert {one.batch for one in job.begins()[2:]} == {5}, "rank 0 had committed the fifth step"
     job.wait_all_gone()
