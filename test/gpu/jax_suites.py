@@ -38,7 +38,6 @@ def why_not(device: str, module: str) -> str:
 
 
 def run_keras(runs: Any, name: str, ranks: int, launcher: list[str], mode: str = "", **more: str) -> None:
-    """`more`: of its environment; where that names GPUs, one. Also below."""
     dynamic = {"HOROVOD_TIMELINE": "DYNAMIC", **more}  # one is started later
     _run(runs, name, ranks, [*launcher, sys.executable, str(HERE / "jax_rank.py")], "keras", mode, **dynamic)
 
@@ -55,6 +54,7 @@ def run_collectives(runs: Any, name: str, ranks: int, launcher: list[str], **mor
 
 
 def _run(runs: Any, name: str, ranks: int, rank: list[str], module: str, mode: str = "", **more: str) -> None:
+    """`more`: of the environment; where it names GPUs, it names one."""
     if not runs.wants(name):
         return
     if words := why_not(runs.device, module):

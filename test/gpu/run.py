@@ -79,6 +79,8 @@ class Runs:
         has_gpus = ranks <= self.gpus or "NCCL_MULTI_RANK_GPU_ENABLE" in environment
         if suite.removeprefix("together ") in ON_NCCL and self.device == "cuda" and has_gpus and by_host:
             ok, err = False, f"{err}\nexpected NCCL and our kernels for all of it"
+        if any("share a GPU" in line for line in by_host) and has_gpus:
+            ok, err = False, f"{err}\nexpected that NCCL takes all ranks of the GPU"
         if (expected := EXPECTED.get(suite, "")) not in err:
             ok, err = False, f"{err}\nexpected the warning: {expected}"
         self.keep({
