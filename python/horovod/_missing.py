@@ -15,8 +15,6 @@ _ESTIMATORS = "estimators on Spark are not built; train in a function that horov
 
 # By module, which stands for its submodules too.
 _REASONS = {
-    "horovod.spark.keras": _ESTIMATORS,
-    "horovod.spark.torch": _ESTIMATORS,
     "horovod.spark.lightning": _ESTIMATORS,
     "horovod.spark.tensorflow": "services for tf.data on Spark are not built; docs/api/tensorflow.md has others",
     "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",

@@ -171,12 +171,6 @@ def test_places_of_modules_are_those_of_the_task_wherever_its_rank_begins(
     assert path == f"{tmp_path}/mine:/a:{tmp_path}:{tmp_path}/x.zip"
 
 
-@pytest.mark.parametrize("name", ["keras", "torch", "lightning", "keras.estimator"])
-def test_estimators_say_that_they_are_not_there(name: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"estimators on Spark are not built; train in a function"):
-        importlib.import_module(f"horovod.spark.{name}")
-
-
 def test_help_answers_for_every_public_name() -> None:
     names = ("horovod.spark", "horovod.spark.task", "horovod.spark.common.backend", "horovod.spark.common.store")
     assert undocumented(*map(importlib.import_module, names)) == []

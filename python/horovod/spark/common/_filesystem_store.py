@@ -76,6 +76,10 @@ class FilesystemStore(Store):
             content: bytes = file.read()
         return content
 
+    def size(self, path: str) -> int:
+        """Bytes of the files at `path` and below."""
+        return int(self.fs.du(self.get_full_path(path)))
+
     def write_text(self, path: str, text: str) -> None:
         """Writes `text` to the file `path`, anew, and makes its folder."""
         full = self.get_full_path(path)
@@ -127,5 +131,8 @@ class FilesystemStore(Store):
         return sync
 
     def read_serialized_keras_model(self, path: str, model: Any, custom_objects: Any) -> Any:
-        """Is not built, whatever `path`, `model` and `custom_objects` are: it belongs to the Keras estimator."""
-        raise NotImplementedError("read_serialized_keras_model is for Keras estimators on Spark, which are not built")
+        """The model of Keras in the checkpoint `path`. `model` does not matter; `custom_objects` are its classes and
+        functions by name."""
+        from horovod.spark.keras._models import model_from_bytes
+
+        return model_from_bytes(self.read(path), custom_objects)
