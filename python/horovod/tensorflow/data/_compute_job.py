@@ -52,9 +52,7 @@ def _from_one(text: str) -> int:
 def argument_parser(module: str, description: str | None, written_by: str) -> argparse.ArgumentParser:
     """The command line of `python -m module`; `written_by` says who writes the configuration file."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    parser.add_argument(
-        "configfile", help=f"written by {written_by} for the training job, readable by this user alone"
-    )
+    parser.add_argument("configfile", help=f"written by {written_by} for the training job, readable by this user alone")
     parser.add_argument("--dispatchers", type=_from_one, default=1, help="number of dispatchers (default: 1)")
     parser.add_argument(
         "--dispatcher-side",
