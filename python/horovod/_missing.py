@@ -18,7 +18,7 @@ _REASONS = {
     "horovod.spark.keras": _ESTIMATORS,
     "horovod.spark.torch": _ESTIMATORS,
     "horovod.spark.lightning": _ESTIMATORS,
-    "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",
+    "horovod.spark": "horovod.spark has run(), conf, task, stores, backends and the tf.data service; no more is built",
     "horovod.ray": "there is no such name; jobs on Ray are started by horovod.ray.RayExecutor",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,
