@@ -104,6 +104,14 @@ def _check_writable(configfile: str) -> None:
         pass
 
 
+def _begin_application() -> SparkContext:
+    """The context of spark-submit, or a new one. Ctrl-C kills meanwhile, as SIGTERM does: Spark's JVM ends with this
+    process then, but not after an exception in the middle of pyspark's wait for it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return SparkContext.getOrCreate()  # which raises KeyboardInterrupt from here on
+
+
 @contextlib.contextmanager
 def _end_by_sigterm() -> Iterator[None]:
     """SIGTERM ends the block as an exception does, so that all that it has started ends; a second one kills."""
@@ -122,7 +130,7 @@ def _end_by_sigterm() -> Iterator[None]:
 def _run_command() -> None:
     given = argument_parser(_MODULE, (__doc__ or "").partition("\n")[0], "the driver").parse_args()
     try:
-        with _end_by_sigterm(), SparkContext.getOrCreate():
+        with _begin_application(), _end_by_sigterm():
             main(given.dispatchers, given.dispatcher_side, given.configfile, given.timeout)
     except (OSError, ValueError, RuntimeError, TimeoutException) as error:
         sys.exit(f"compute_worker: {error}")
