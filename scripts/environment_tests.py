@@ -18,7 +18,19 @@ from collections.abc import Sequence
 from matrix import ROOT, WORK, Row, newest_wheel, prepare
 
 ROWS = {
-    "spark": Row("spark", ("pyspark==4.3.0", "torch==2.13.0", "scikit-learn", "numpy", "fsspec", "pyarrow")),
+    "spark": Row(
+        "spark",
+        (
+            "pyspark==4.3.0",
+            "torch==2.13.0",
+            "tensorflow-cpu==2.21.0",
+            "keras==3.15.1",
+            "scikit-learn",
+            "numpy",
+            "fsspec",
+            "pyarrow",
+        ),
+    ),
     # scikit-learn has the digits of the example; newer ones need a newer numpy.
     "mxnet": Row("mxnet", ("mxnet==1.9.1", "numpy==1.23.5", "scikit-learn==1.3.2")),
 }

@@ -16,8 +16,7 @@ _ESTIMATORS = "estimators on Spark are not built; train in a function that horov
 # By module, which stands for its submodules too.
 _REASONS = {
     "horovod.spark.lightning": _ESTIMATORS,
-    "horovod.spark.tensorflow": "services for tf.data on Spark are not built; docs/api/tensorflow.md has others",
-    "horovod.spark": "horovod.spark has run(), conf, task and common.backend and .store; the rest is not built",
+    "horovod.spark": "horovod.spark has run(), conf, task, stores, backends and the tf.data service; no more is built",
     "horovod.ray": "there is no such name; jobs on Ray are started by horovod.ray.RayExecutor",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,21 @@ def ancestors(pid: int) -> list[int]:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         pid = int(fields[1])
         found.append(pid)
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below this one that run now."""
+    below: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            below.setdefault(parent, []).append(int(entry.parent.name))
+    found, left = [], [pid]
+    while left:
+        children = below.get(left.pop(), [])
+        found += children
+        left += children
     return found
 
 

@@ -56,6 +56,22 @@ def test_a_dispatcher_is_found_by_those_who_came_before_and_after(client: Comput
     assert client.wait_for_dispatcher_registration(0, 0) == "grpc://host:1"
 
 
+def test_the_first_client_is_waited_for_and_strangers_are_none(service: ComputeService) -> None:
+    waiting = later(service.wait_for_first_client)
+    with pytest.raises(ConnectionError):
+        ComputeClient(service.addresses(), secret.make_secret_key())
+    assert not waiting.done()
+    ComputeClient(service.addresses(), KEY)
+    assert waiting.result(20)
+    assert service.wait_for_first_client()
+
+
+def test_nobody_waits_for_the_first_client_of_a_service_that_is_over(service: ComputeService) -> None:
+    waiting = later(service.wait_for_first_client)
+    service.shutdown()
+    assert not waiting.result(20)
+
+
 def test_workers_are_counted_once_and_for_each_dispatcher(client: ComputeClient) -> None:
     for worker in (1, 2, 2, 1):
         client.register_worker_for_dispatcher(0, worker)

@@ -10,7 +10,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class TfDataServiceConfig:
     workers_per_dispatcher: int
     dispatcher_side: str
     addresses: dict[str, list[tuple[str, int]]]
-    key: bytes
+    key: bytes = field(repr=False)
     timeout: int = 60
 
     def __post_init__(self) -> None:

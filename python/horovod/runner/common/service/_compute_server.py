@@ -45,6 +45,8 @@ class ComputeService:
         self._told = 0
         self._refused = 0
         self._everybody_told = threading.Condition()
+        self._was_asked = False  # by somebody who has the key
+        self._asked_or_over = threading.Event()
         self._sockets = {name: _listen(address) for name, address in ipv4_addresses(nics).items()}
         self._addresses = {name: [listener.getsockname()[:2]] for name, listener in self._sockets.items()}
         self._loop = asyncio.new_event_loop()
@@ -65,11 +67,17 @@ class ComputeService:
         """Ends the service: clients in wait_for_shutdown() get their answer, other waits fail. May be called again."""
         if not self._thread.is_alive():
             return
+        self._asked_or_over.set()
         self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         if self._refused:
             _log.warning("compute service: %d connections were refused, they did not have the key", self._refused)
+
+    def wait_for_first_client(self) -> bool:
+        """Waits, without a deadline, for the first client; False if shutdown() was called before one has come."""
+        self._asked_or_over.wait()
+        return self._was_asked
 
     def wait_for_clients(self, clients: int, timeout: float) -> bool:
         """Whether `clients` clients get their answer in wait_for_shutdown() within `timeout` seconds."""
@@ -130,6 +138,8 @@ class ComputeService:
         nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
         writer.write(_wire.greeting(nonce))
         message, digest = await asyncio.wait_for(self._read_request(reader, nonce), _wire.REQUEST_DEADLINE_S)
+        self._was_asked = True
+        self._asked_or_over.set()
         try:
             reply = {"result": await self._answer(message, reader)}
         except _PASSED_ON as error:

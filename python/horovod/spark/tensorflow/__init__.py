@@ -1,0 +1,1 @@
+"""The tf.data service on Spark: compute_worker."""
