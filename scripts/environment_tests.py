@@ -25,6 +25,7 @@ ROWS = {
             "torch==2.13.0",
             "tensorflow-cpu==2.21.0",
             "keras==3.15.1",
+            "pandas<3",
             "scikit-learn",
             "numpy",
             "fsspec",

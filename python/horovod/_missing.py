@@ -11,12 +11,10 @@ from typing import Any
 
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, or functions with horovod.run()"
 
-_ESTIMATORS = "estimators on Spark are not built; train in a function that horovod.spark.run() calls on ranks"
-
 # By module, which stands for its submodules too.
 _REASONS = {
-    "horovod.spark.lightning": _ESTIMATORS,
-    "horovod.spark": "horovod.spark has run(), conf, task, stores, backends and the tf.data service; no more is built",
+    "horovod.spark.data_loaders": "petastorm's readers are not used; estimators have horovod.spark.common.datamodule",
+    "horovod.spark": "there is no such name; docs/api/spark.md lists what horovod.spark has",
     "horovod.ray": "there is no such name; jobs on Ray are started by horovod.ray.RayExecutor",
     "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,
