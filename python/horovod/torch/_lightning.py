@@ -33,7 +33,7 @@ def find_lightning() -> str:
 
     A strategy of one package is none to the trainer of the other. ImportError: there is none, or it is older than 2.0.
     """
-    imported = [name for name in sys.modules if name in _PACKAGES]
+    imported = [name for name, module in list(sys.modules.items()) if name in _PACKAGES and module is not None]
     found = imported or [*filter(_is_installed, _PACKAGES)]
     if not found:
         raise ImportError(

@@ -140,7 +140,12 @@ class HorovodStrategy(strategies.ParallelStrategy):  # type: ignore[misc]
     def setup_optimizers(self, trainer: Any) -> None:
         """Makes the optimizers, and distributed ones of them. TypeError: one is not a torch optimizer."""
         super().setup_optimizers(trainer)
-        self.optimizers = [self._distribute(number, optimizer) for number, optimizer in enumerate(self.optimizers)]
+        made = self.optimizers
+        self.optimizers = [self._distribute(number, optimizer) for number, optimizer in enumerate(made)]
+        for config in self.lr_scheduler_configs:
+            for optimizer, distributed in zip(made, self.optimizers, strict=True):
+                if config.scheduler.optimizer is optimizer:  # callbacks look for it among the trainer's
+                    config.scheduler.optimizer = distributed
 
     def _distribute(self, number: int, optimizer: Any) -> Optimizer:
         if not isinstance(optimizer, Optimizer):
