@@ -177,6 +177,16 @@ def are_several() -> bool:
     return bool(hvd.is_initialized()) and hvd.size() > 1
 
 
+def mend_logging() -> None:
+    """Lightning 2.0 reduces what log(..., sync_dist=True) gets only where torch.distributed is in use; 2.1 asks the
+    strategy. Makes 2.0 do it on Horovod's ranks, too.
+    """
+    module: Any = importlib.import_module(f"{PACKAGE}.core.module")
+    asked = getattr(module, "_distributed_available", None)
+    if asked is not None:
+        module._distributed_available = lambda: are_several() or asked()
+
+
 def share_metrics(module: torch.nn.Module) -> None:
     """Makes the torchmetrics in `module` gather their states with Horovod, unless they have a way of their own."""
     from torchmetrics import Metric

@@ -24,6 +24,7 @@ from horovod.torch._lightning import (
     are_several,
     check_devices,
     check_options,
+    mend_logging,
     names_of,
     rank_zero_only,
     reduce,
@@ -239,5 +240,6 @@ class HorovodStrategy(strategies.ParallelStrategy):  # type: ignore[misc]
         hvd.barrier()
 
 
+mend_logging()
 if "horovod" not in strategies.StrategyRegistry:
     strategies.StrategyRegistry.register("horovod", HorovodStrategy, description="Data parallel on Horovod's ranks")
