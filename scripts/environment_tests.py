@@ -1,4 +1,5 @@
-"""Runs the tests of horovod.spark or horovod.mxnet with the newest wheel of dist/, in an environment of their own.
+"""Runs the tests of horovod.spark and HorovodStrategy, or of horovod.mxnet, with the newest wheel of dist/, in an
+environment of their own.
 
     make test-spark                          # builds the wheel, then all of them
     scripts/environment_tests.py spark -k store   # the words after the name are pytest's
@@ -18,11 +19,14 @@ from collections.abc import Sequence
 from matrix import ROOT, WORK, Row, newest_wheel, prepare
 
 ROWS = {
-    "spark": Row("spark", ("pyspark==4.3.0", "torch==2.13.0", "scikit-learn", "numpy", "fsspec", "pyarrow")),
+    "spark": Row(
+        "spark",
+        ("pyspark==4.3.0", "pytorch-lightning==2.6.6", "torch==2.13.0", "scikit-learn", "numpy", "fsspec", "pyarrow"),
+    ),
     # scikit-learn has the digits of the example; newer ones need a newer numpy.
     "mxnet": Row("mxnet", ("mxnet==1.9.1", "numpy==1.23.5", "scikit-learn==1.3.2")),
 }
-TESTS = {"spark": ("test/python/spark", "test/e2e/spark"), "mxnet": ("test/e2e/mxnet",)}
+TESTS = {"spark": ("test/python/spark", "test/e2e/spark", "test/e2e/lightning"), "mxnet": ("test/e2e/mxnet",)}
 DEADLINE_S = 1800
 
 

@@ -22,6 +22,7 @@ from horovod.torch.lightning import HorovodStrategy
 
 __all__ = [
     "BATCH",
+    "DOUBLE",
     "HorovodStrategy",
     "Regression",
     "all_batches",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 BATCH = 4  # rows of a rank
+DOUBLE = {"precision": "64-true"}
 QUIET: dict[str, Any] = {
     "logger": False,
     "enable_checkpointing": False,
