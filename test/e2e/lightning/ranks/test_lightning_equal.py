@@ -176,6 +176,55 @@ def test_reduced_gradients_are_not_added_up_by_other_ops() -> None:
         horovod(strategy=HorovodStrategy(op=hvd.Sum), max_epochs=1, precision="64-true").fit(
             Manual("accumulating"), own_batches()
         )
-    summed = Regression("sgd")
-    horovod(strategy=HorovodStrategy(op=hvd.Sum), max_epochs=1, precision="64-true").fit(summed, own_batches())
-    assert_equal_everywhere(summed.parameters())
+
+
+class Accumulating(Regression):
+    """Notes after each pass whether all ranks have the same gradients."""
+
+    def on_after_backward(self) -> None:
+        weight = self.first.weight.grad
+        self.seen.append(all(torch.equal(weight, other) for other in hvd.allgather_object(weight)))
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Sum])
+def test_passes_that_are_added_up_send_nothing(op: int) -> None:
+    model = Accumulating()
+    options = {"max_epochs": 1, "precision": "64-true", "accumulate_grad_batches": 2}
+    horovod(strategy=HorovodStrategy(op=op), **options).fit(model, own_batches())
+    assert model.seen == [False, True, False, True, True]
+    assert_equal_everywhere(model.parameters())
+
+
+class Absent(Regression):
+    """The last rank's loss reaches no parameter of the optimizer in the third step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apart = torch.nn.Parameter(torch.ones(()))
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        if index == 2 and hvd.rank() == hvd.size() - 1:
+            return self.apart * 0.0
+        return super().loss_of(batch)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD([*self.first.parameters(), *self.second.parameters()], lr=0.1)
+
+
+class Careless(Manual):
+    """Steps where it has asked for gradients of its own rank."""
+
+    def training_step(self, batch: Any, index: int) -> None:
+        one, _ = self.optimizers()
+        self.manual_backward(self.losses(batch)[0])
+        with one.toggle_model(sync_grad=False):
+            one.step(closure=lambda: self.manual_backward(self.losses(batch)[0]))
+            one.zero_grad()
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("model", [Absent(), Careless("by_closure")], ids=["absent", "careless"])
+def test_a_step_never_uses_gradients_of_one_rank(model: Any) -> None:
+    horovod(max_epochs=1, precision="64-true").fit(model, own_batches())
+    assert_equal_everywhere(model.parameters())

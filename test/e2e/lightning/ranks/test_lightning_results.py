@@ -44,7 +44,7 @@ def test_checkpoints(folder: Path, optimizer: str) -> None:
     whole = Regression(optimizer).double()  # Lightning loads before it converts
     first_model = copy.deepcopy(whole)
     horovod(max_epochs=4, accumulate_grad_batches=2, **DOUBLE).fit(whole, own_batches())
-    saving = pl.callbacks.ModelCheckpoint(folder / str(hvd.rank()), filename="last", save_last=True)
+    saving = pl.callbacks.ModelCheckpoint(folder / str(hvd.rank()), save_last=True)
     first = horovod(max_epochs=2, accumulate_grad_batches=2, callbacks=[saving], enable_checkpointing=True, **DOUBLE)
     first.fit(first_model, own_batches())
     path = folder / "0" / "last.ckpt"
