@@ -1,4 +1,5 @@
-"""Runs the tests of horovod.spark or horovod.mxnet with the newest wheel of dist/, in an environment of their own.
+"""Runs the tests of horovod.spark and HorovodStrategy, or of horovod.mxnet, with the newest wheel of dist/, in an
+environment of their own.
 
     make test-spark                          # builds the wheel, then all of them
     scripts/environment_tests.py spark -k store   # the words after the name are pytest's
@@ -25,6 +26,7 @@ ROWS = {
             "torch==2.13.0",
             "tensorflow-cpu==2.21.0",
             "keras==3.15.1",
+            "pytorch-lightning==2.6.6",
             "pandas<3",
             "scikit-learn",
             "numpy",
@@ -35,8 +37,8 @@ ROWS = {
     # scikit-learn has the digits of the example; newer ones need a newer numpy.
     "mxnet": Row("mxnet", ("mxnet==1.9.1", "numpy==1.23.5", "scikit-learn==1.3.2")),
 }
-TESTS = {"spark": ("test/python/spark", "test/e2e/spark"), "mxnet": ("test/e2e/mxnet",)}
-DEADLINE_S = 1800
+TESTS = {"spark": ("test/python/spark", "test/e2e/spark", "test/e2e/lightning"), "mxnet": ("test/e2e/mxnet",)}
+DEADLINE_S = 3000
 
 
 def need_java() -> None:

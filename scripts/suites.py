@@ -93,8 +93,8 @@ def pytest(name: str, *args: str, workers: int, kinds: tuple[str, ...] = ("full"
     return Suite(name, ((str(BIN / "python"), "-m", "pytest", *options, *spread, *args),), count_pytest, kinds)
 
 
-# Folders with suites of their own, the last two in environments of their own (scripts/environment_tests.py).
-FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "ray", "mxnet", "spark")
+# Folders with suites of their own, the last three in environments of their own (scripts/environment_tests.py).
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "ray", "mxnet", "spark", "lightning")
 OWN_SUITES = tuple(f"--ignore=test/e2e/{framework}" for framework in FRAMEWORKS)
 
 

@@ -166,10 +166,14 @@ class _DistributedOptimizer(Optimizer):
 
     # torch wraps the step() of every new class to run step hooks; the wrapped class' step() runs them already.
     step.hooked = True  # type: ignore[attr-defined]
+    # A scheduler may hold this optimizer or the wrapped one: _step_locally() marks both, which schedulers do else.
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    step._with_counter = True  # type: ignore[attr-defined]  # torch < 2.4
 
     def _step_locally(self, closure: Callable[[], float] | None = None) -> Any:
         """The wrapped optimizer's step alone."""
         mark_stepped(self._wrapped)
+        mark_stepped(self)
         return super().step() if closure is None else super().step(closure)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:

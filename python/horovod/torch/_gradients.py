@@ -7,8 +7,8 @@ thread; autograd never runs both at once. The cycle of a parameter: `passes_left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -47,6 +47,7 @@ class GradientReducer:
         self._session = -1  # number of the session in which this step was begun
         self._error: Exception | None = None
         self.is_reduced = False  # before step(), and no backward() has begun since
+        self.has_local = False  # since it was last finished a backward() within holding() has added to gradients
         self._reduced = Reduced()
         follow_sessions(self)
 
@@ -109,8 +110,31 @@ class GradientReducer:
 
     def discard_reduced(self) -> None:
         """The reduced gradients were used or are given up: backward() may add to them again."""
-        self.is_reduced = False
+        self.is_reduced = self.has_local = False
         self._reduced.clear()
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """A context in which backward() only adds to this rank's gradients: passes are not counted, nothing is sent."""
+        with self._hooks.calling(GradientReducer._held):
+            yield
+
+    def _held(self, parameter: torch.Tensor) -> None:
+        if self._reduced.was_changed(parameter):
+            raise AssertionError(TOO_MANY_PASSES)
+        self.has_local = True
+        self.is_reduced = False
+
+    def accept_more(self) -> None:
+        """The next backward() may add to gradients that are reduced already: all are reduced again.
+
+        Only with Average that leaves the first part, which is the same on all ranks, as it is.
+        """
+        self._reduced.clear()
+
+    def detach(self) -> None:
+        """Reduces nothing any more: another optimizer of the same parameters may take over."""
+        self._hooks.remove()
 
     def _reset(self) -> None:
         for gradient in self._gradients.values():
@@ -124,6 +148,7 @@ class GradientReducer:
         self._exchange.end()
         self._error = None
         self._begun = False
+        self.has_local = False
         self._ended_passes = 0
 
     def _begin(self) -> None:
