@@ -85,6 +85,15 @@ def test_a_line_is_found_and_its_predictions_are_columns(rows: DataFrame, store:
         assert row["guess"] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
+def test_a_validation_sees_each_row_once_in_each_epoch(rows: DataFrame, store: Store) -> None:
+    model = linear()
+    made = estimator(store, model, optimizer=keras.optimizers.SGD(0.0), validation="held_out", val_batch_size=5)
+    held = rows.where("held_out").collect()
+    kernel, bias = model.get_weights()
+    errors = [(float(row["features"].toArray() @ kernel[:, 0] + bias[0]) - row["y"]) ** 2 for row in held]
+    assert made.fit(rows).getHistory()["val_loss"] == pytest.approx([np.mean(errors)] * 6, rel=1e-5)
+
+
 def test_ranks_train_as_one_process_does_with_all_rows_in_a_batch(rows: DataFrame, store: Store) -> None:
     expected = linear()
     expected.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.5), loss="mse")
@@ -156,6 +165,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": 3}, r"model is a int, expected a keras.Model"),
     ({"model": keras.Sequential([keras.layers.Dense(1)])}, r"no inputs yet, expected one that is built"),
     ({"optimizer": None}, r"no optimizer, expected one"),
+    ({"features_are_3": True}, r"column 'features' has 2 elements in each value, expected 3"),
+    ({"optimizer": keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 1))}, r"is a ExponentialDecay, expected a number"),
+    ({"metrics": "mse"}, r"metrics: 'mse', expected a list or a dictionary"),
     ({"loss": None}, r"no loss, expected one"),
     ({"feature_cols": ["a", "b"]}, r"the model has 1 inputs for 2 columns"),
     ({"label_cols": ["y", "class"]}, r"the model has 1 outputs for 2 columns"),
@@ -166,5 +178,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_is_wrong_is_said_before_anything_is_trained(
     rows: DataFrame, store: Store, wrong: dict[str, Any], said: str
 ) -> None:
+    model = linear(3 if wrong.pop("features_are_3", False) else 2)
     with pytest.raises(ValueError, match=said):
-        estimator(store, linear(), **wrong).fit(rows)
+        estimator(store, model, **wrong).fit(rows)

@@ -35,6 +35,7 @@ def line(rate: float = 0.05) -> pl.LightningModule:
     class Line(pl.LightningModule):  # local, so that it travels to ranks
         def __init__(self) -> None:
             super().__init__()
+            self.save_hyperparameters({"kind": torch.optim.SGD})  # what torch.load() refuses by itself
             self.line = torch.nn.Linear(2, 1)
 
         def forward(self, pair: torch.Tensor) -> torch.Tensor:
@@ -134,6 +135,43 @@ def test_a_plain_module_is_trained_by_the_trainer(rows: DataFrame, store: Store,
     loaded = TorchModel.load(str(tmp_path / "model"))
     before, after = (kind.transform(rows).select("y__output").collect() for kind in (trained, loaded))
     assert before == after
+
+
+def test_classes_of_whole_numbers_are_learned_by_a_plain_module(rows: DataFrame, store: Store) -> None:
+    model = torch.nn.Linear(2, 2)
+    trained = estimator(
+        store,
+        model,
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.05),
+        loss=torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0])),
+        label_cols=["above"],
+        epochs=3,
+        train_async_data_loader_queue_size=3,
+        trainer_args={"limit_train_batches": 3},
+    ).fit(rows.selectExpr("pair", "cast(y > 3 as int) as above"))
+    losses = [epoch["train_loss"] for epoch in trained.getHistory()]
+    assert losses[-1] < losses[0]
+
+
+def test_schedules_are_scaled_as_rates_are() -> None:
+    from horovod.spark.lightning import _strategy
+
+    def rates(scale: int) -> list[float]:
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        schedules = torch.optim.lr_scheduler
+        inner = [schedules.LambdaLR(optimizer, lambda step: 1 / (1 + step)), schedules.StepLR(optimizer, 2)]
+        made = schedules.SequentialLR(optimizer, inner, [3])
+        for group in optimizer.param_groups:
+            group["lr"] *= scale
+        _strategy.scale_schedule(made, scale)
+        seen = []
+        for _ in range(8):
+            seen.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            made.step()
+        return seen
+
+    assert rates(4) == pytest.approx([4 * rate for rate in rates(1)])
 
 
 def test_a_loss_that_is_not_finite_ends_the_job_if_it_is_to(rows: DataFrame, store: Store) -> None:

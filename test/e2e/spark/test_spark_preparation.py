@@ -73,11 +73,15 @@ def test_the_same_rows_are_written_once_and_others_beside_them(rows: DataFrame, 
             assert same == first != beside
             assert get_dataset_properties(beside)[0] == 8
         assert get_dataset_properties(first)[0] == ROWS
-    with prepare_data(2, store, rows, ["n"], ["nested"]) as later:
-        assert later == first
-        assert sorted(Path(store.get_localized_path(store.get_train_data_path(later))).iterdir()) == written
+        assert sorted(Path(store.get_localized_path(store.get_train_data_path(first))).iterdir()) == written
+    with pytest.raises(ValueError, match=f"dataset_idx={first}: prepare_data"):
+        get_dataset_properties(first)
     with prepare_data(2, store, other, ["n"], ["nested"], validation=0.5, random_seed=3) as new:
         assert sum(get_dataset_properties(new)[:2]) == 8
+        assert store.exists(store.get_val_data_path(new))
+    with prepare_data(2, store, other, ["n"], ["nested"]) as again:
+        assert again == new
+        assert not store.exists(store.get_val_data_path(again))
 
 
 def test_threads_that_want_the_same_rows_share_one_writing(rows: DataFrame, store: Store) -> None:
@@ -102,6 +106,7 @@ WRONG: list[tuple[list[Any], str]] = [
     ([(1, "a"), (2, "b")], r"column 'x' is of type string, expected numbers, booleans, arrays, vectors"),
     ([(1, [1.0]), (2, [1.0, 2.0])], r"column 'x': values have 1 to 2 elements, .* no uniform shape"),
     ([(1, [1.0]), (2, None)], r"column 'x': 1 values are missing \(null\)"),
+    ([(1, [1.0, 2.0]), (2, [1.0, None])], r"column 'x': 1 values are missing \(null\)"),
     ([(1, Vectors.dense(1, 2)), (2, Vectors.dense(1))], r"column 'x': values have 1 to 2 elements"),
 ]
 
@@ -113,6 +118,16 @@ def test_columns_of_which_no_array_can_be_made_are_named(session: SparkSession, 
         pass
     with prepare_data(1, store, frame, ["n"], ["n"]) as index:  # its place is free again
         assert index == 0
+
+
+def test_names_with_dots_and_features_that_are_labels(session: SparkSession, store: Store) -> None:
+    made = [(n, Vectors.sparse(3, {n % 3: 1.0}), n % 2) for n in range(8)]
+    frame = session.createDataFrame(made, ["x.n", "x.v", "held.out"])
+    how = {"validation": "held.out", "compress_sparse": True}
+    with prepare_data(1, store, frame, ["x.v"], ["x.n", "x.v"], **how) as index:
+        train_rows, val_rows, columns, _ = get_dataset_properties(index)
+        assert (train_rows, val_rows, list(columns)) == (4, 4, ["x.n", "x.v"])
+        assert get_simple_meta_from_parquet(store, ["x.v"], ["x.n", "x.v"], dataset_idx=index)[2] == columns
 
 
 def test_data_of_others_says_by_itself_what_it_is(session: SparkSession, store: Store) -> None:

@@ -78,6 +78,15 @@ def test_more_ranks_than_rows_share_them(tmp_path: Path) -> None:
     assert {n for rows in of_ranks for n in rows} == {0, 1}
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_who_changes_a_batch_does_not_change_what_is_kept(tmp_path: Path, shuffle: bool) -> None:
+    reader = Reader(data(tmp_path / "data", 6), COLUMNS, 4, in_memory=True, shuffle=shuffle)
+    for _ in range(2):
+        for batch in reader:
+            batch["n"] *= 0
+    assert sorted(numbers(reader)) == list(range(6))
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no column m; there are n, pair"):
         Reader(data(tmp_path / "data", 2), {"m": COLUMNS["n"]}, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,32 @@ def test_a_run_goes_on_from_its_checkpoint(rows: DataFrame, store: Store) -> Non
     assert again[0] < first[-1]
 
 
+def test_a_run_that_gets_worse_keeps_its_best_state(rows: DataFrame, store: Store) -> None:
+    model = linear()
+    rates = torch.tensor(0.05)  # of both groups
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": np.float64(0.05)}]
+    made = estimator(store, model, run_id="mine", optimizer=torch.optim.SGD(groups, lr=rates), validation="held_out")
+    best = made.fit(rows)
+    assert [float(group["lr"]) for group in best.getOptimizer().param_groups] == pytest.approx([0.05, 0.05])
+    kept = store.read(store.get_checkpoint_path("mine"))
+    worse = made.fit(rows, {made.label_cols: ["above"], made.epochs: 1})  # other labels
+    assert worse.getHistory()[0]["validation"]["loss"] > losses(best, "validation")[-1]
+    assert store.read(store.get_checkpoint_path("mine")) == kept
+    torch.testing.assert_close(worse.getModel().weight, best.getModel().weight, rtol=0, atol=0)
+
+
+def test_data_that_another_application_has_written_is_not_trained_with(rows: DataFrame, store: Store) -> None:
+    class Intruder(SparkBackend):
+        def run(self, *args: Any, **kwargs: Any) -> list[Any]:
+            path = store.get_data_metadata_path(store.get_train_data_path(0))
+            store.write_text(path, json.dumps({**json.loads(store.read(path)), "token": "another"}))
+            return super().run(*args, **kwargs)
+
+    with pytest.raises(RuntimeError, match="rank") as failed:
+        estimator(store, linear(), num_proc=None, backend=Intruder(2)).fit(rows)
+    assert "was written over by another application" in str(failed.value.__cause__)
+
+
 def test_data_that_lies_in_the_store_is_trained_with(rows: DataFrame, tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     rows.select("pair", "y").coalesce(1).write.parquet(path)
@@ -216,6 +243,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"loss_weights": [1.0, 2.0]}, r"2 loss_weights for 1 label_cols"),
     ({"input_shapes": [[-1, 2], [-1]]}, r"2 input_shapes for 1 feature_cols"),
     ({"metrics": [[], []]}, r"2 lists of metrics for 1 label_cols"),
+    ({"input_shapes": [[-1, 3]]}, r"column 'features' has 2 elements in each value, expected 3 for the shape \[-1, 3\]"),
+    ({"sample_weight_col": "pair"}, r"sample_weight_col 'pair' has 2 elements in each value, expected 1"),
+    ({"categorical_cols": ["b"]}, r"categorical_cols \['b'\] are not among feature_cols"),
+    ({"metrics": {"y": print}}, r"metrics and loss_weights are lists, got a dictionary"),
     ({"callbacks": [print]}, r"callbacks are of Keras and Lightning"),
     ({"label_cols": []}, r"label_cols is \[\], expected one"),
     ({"store": None}, r"store is None, expected one"),

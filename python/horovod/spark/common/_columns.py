@@ -108,7 +108,8 @@ def row_array(value: Any) -> np.ndarray:
     """One value of a row of Spark, a number, an array or a vector, as a flat array."""
     if hasattr(value, "toArray"):
         value = value.toArray()
-    return np.asarray(value).reshape(-1)
+    flat = np.asarray(value).reshape(-1)
+    return flat.astype(np.float64) if flat.dtype == object else flat  # decimals
 
 
 def stacked(rows: Iterable[Any], name: str, column: str) -> np.ndarray:

@@ -86,7 +86,7 @@ def _value(numbers: np.ndarray, kind: T.DataType) -> Any:
     if isinstance(kind, T.ArrayType):
         return numbers.astype(np.float64).tolist()
     if isinstance(kind, T.IntegralType):
-        return round(float(numbers[0]))
+        return round(float(numbers[0])) if np.isfinite(numbers[0]) else None
     return float(numbers[0])
 
 

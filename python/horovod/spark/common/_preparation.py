@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,7 @@ class Prepared:
     val_rows: int
     columns: Columns
     row_bytes: float
+    token: str  # lies beside the data, so that ranks know it from what another process has written there
 
 
 def missing_columns(frame: DataFrame, wanted: Sequence[str], what: str) -> None:
@@ -80,7 +82,7 @@ def split(frame: DataFrame, validation: float | str | None, seed: int | None) ->
         raise ValueError(
             f"the validation column {validation!r} is of type {kind.simpleString()}, expected a boolean or a number"
         )
-    chosen = F.coalesce(F.col(validation).cast("double") > 0, F.lit(False))
+    chosen = F.coalesce(F.col(f"`{validation}`").cast("double") > 0, F.lit(False))
     return frame.where(~chosen), frame.where(chosen)
 
 
@@ -92,7 +94,9 @@ def write(frame: DataFrame, store: FilesystemStore, train_path: str, val_path: s
     train, val = split(frame, wanted.validation, wanted.seed)
     share = wanted.validation if isinstance(wanted.validation, float) else 0.5 if wanted.validation else 0.0
     sizes = [_write_part(train, train_path, wanted, packed, 1 - share)]
-    if val is not None:
+    if val is None:
+        store.delete(val_path)  # of another DataFrame, which had the place before
+    else:
         sizes.append(_write_part(val, val_path, wanted, packed, share))
     rows = [counts.pop("") for counts in sizes]
     for count, what in zip(rows, ("to train with", "for validation"), strict=False):
@@ -100,7 +104,7 @@ def write(frame: DataFrame, store: FilesystemStore, train_path: str, val_path: s
             raise ValueError(f"no rows {what} (validation: {wanted.validation!r})")
     columns = {name: _column(frame, name, [counts[name] for counts in sizes], packed) for name in wanted.columns}
     train_size = store.size(train_path)
-    return Prepared(rows[0], rows[1] if val is not None else 0, columns, train_size / rows[0])
+    return Prepared(rows[0], rows[1] if val is not None else 0, columns, train_size / rows[0], secrets.token_hex(8))
 
 
 def _is_vector(frame: DataFrame, name: str) -> bool:
@@ -116,7 +120,8 @@ def _packed_sizes(frame: DataFrame, wanted: Wanted) -> dict[str, tuple[int, int]
     total = F.udf(lambda v: None if v is None else int(v.size), T.LongType())
     asked: list[Any] = [F.count(F.lit(1))]
     for name in names:
-        asked += [F.count(nonzero(name)), F.max(nonzero(name)), F.min(total(name)), F.max(total(name))]
+        vector = F.col(f"`{name}`")
+        asked += [F.count(nonzero(vector)), F.max(nonzero(vector)), F.min(total(vector)), F.max(total(vector))]
     rows, *found = tuple(frame.agg(*asked).first() or ())
     sizes = {}
     for at, name in enumerate(names):
@@ -167,7 +172,10 @@ def _write_part(
     for name in wanted.columns:
         column = F.col(f"`{name}`")
         size = F.size(column) if isinstance(written.schema[name].dataType, T.ArrayType) else F.lit(1)
-        asked += [F.count(F.when(column.isNull(), 1)), F.min(size), F.max(size)]
+        missing = column.isNull()
+        if isinstance(written.schema[name].dataType, T.ArrayType):
+            missing = missing | F.exists(column, lambda element: element.isNull())
+        asked += [F.count(F.when(missing, 1)), F.min(size), F.max(size)]
     rows, *found = tuple(written.agg(*asked).first() or ())
     return {"": rows} | {name: tuple(found[3 * at : 3 * at + 3]) for at, name in enumerate(wanted.columns)}
 

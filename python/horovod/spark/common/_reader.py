@@ -134,7 +134,8 @@ class Reader:
     def _all(self) -> Iterator[Batch]:
         if self._kept is None:
             self._kept = _joined([arrays_of(table, self.columns) for table in self._tables(self._pieces)])
-        yield self._kept
+        # Whoever gets batches may change them.
+        yield self._kept if self.shuffle else {name: values.copy() for name, values in self._kept.items()}
 
     def _epoch(self) -> Iterator[Batch]:
         order = self._random.permutation(len(self._pieces)) if self.shuffle else range(len(self._pieces))

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from horovod import _env
 from horovod.spark.common._columns import Columns
+from horovod.spark.common._filesystem_store import imported
 from horovod.spark.common._preparation import steps_of_epoch
 from horovod.spark.common._store_base import RemoteStore
 from horovod.spark.common.datamodule import DataModule, ParquetDataModule, transformation
 from horovod.spark.task import get_available_devices
 
+_MORE = ("window", "random_seed", "train_workers", "val_workers")
+
 if TYPE_CHECKING:
     from horovod.spark.common.params import EstimatorParams
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is trained with: rows and their columns, the number of the data set, and the token that lies beside it; None
+    if this process has not written it."""
+
+    rows: int
+    val_rows: int
+    columns: Columns
+    index: int | None
+    token: str | None
 
 
 @dataclass(frozen=True)
@@ -52,29 +70,21 @@ class Training:
     make_data: Callable[..., DataModule]
 
     @staticmethod
-    def of(
-        estimator: EstimatorParams,
-        columns: Columns,
-        rows: int,
-        val_rows: int,
-        ranks: int,
-        run_id: str,
-        index: int | None,
-    ) -> Training:
-        """What `estimator` says, for the data set of number `index`."""
+    def of(estimator: EstimatorParams, data: DataSet, ranks: int, run_id: str) -> Training:
+        """What `estimator` says."""
         value = estimator.value
-        store = value("store").to_remote(run_id, index)
-        has_val = bool(value("validation")) or val_rows > 0
+        store = value("store").to_remote(run_id, data.index)
+        has_val = bool(value("validation"))
         return Training(
             store=store,
             run_id=run_id,
-            columns=columns,
+            columns=data.columns,
             feature_cols=tuple(value("feature_cols")),
             label_cols=tuple(value("label_cols")),
             sample_weight_col=value("sample_weight_col"),
             categorical_cols=tuple(value("categorical_cols") or ()),
-            rows=rows,
-            val_rows=val_rows,
+            rows=data.rows,
+            val_rows=data.val_rows if has_val else 0,
             ranks=ranks,
             batch_size=value("batch_size"),
             val_batch_size=value("val_batch_size") or value("batch_size"),
@@ -98,7 +108,7 @@ class Training:
                     "shuffle": value("shuffle"),
                     "inmemory_cache_all": value("inmemory_cache_all"),
                     "shard_count": ranks,
-                    "schema_fields": columns,
+                    "schema_fields": data.columns,
                     "storage_options": value("store").storage_options,
                     "verbose": value("verbose") >= 2,
                     "window": value("shuffle_buffer_size"),
@@ -106,6 +116,7 @@ class Training:
                     "train_workers": _workers(estimator, "train_reader_num_workers"),
                     "val_workers": _workers(estimator, "val_reader_num_workers"),
                 },
+                (value("store").get_data_metadata_path(store.train_data_path), data.token),
                 (
                     value("transformation_fn"),
                     value("transformation_edit_fields"),
@@ -120,30 +131,66 @@ class Training:
 
     def show_gpu(self) -> None:
         """Shows frameworks the GPU of this rank alone, or none; it has to be done before they look."""
-        index = self.device_index(int(_env.get("HOROVOD_LOCAL_RANK") or 0))
-        _env.apply({"CUDA_VISIBLE_DEVICES": str(index) if self.use_gpu else ""})
-
-    def device_index(self, local_rank: int) -> int:
-        """The number of this rank's GPU: that which Spark has assigned to its task, else that of its local rank."""
         assigned = get_available_devices()
-        return int(assigned[0]) if assigned else local_rank
+        gpu = assigned[0] if assigned else _gpu_of(int(_env.get("HOROVOD_LOCAL_RANK") or 0))
+        _env.apply({"CUDA_VISIBLE_DEVICES": gpu if self.use_gpu else ""})
+
+    def device_index(self, local_rank: int, count: int) -> int:
+        """The number of this rank's GPU among `count`: the one that Spark has assigned to its task, else that of
+        `local_rank`. ValueError: Spark names it otherwise than by a number."""
+        assigned = get_available_devices()
+        if not assigned:
+            return local_rank % count
+        if not assigned[0].isdecimal() or int(assigned[0]) >= count:
+            raise ValueError(f"Spark has assigned the GPU {assigned[0]!r} to this task, expected 0 to {count - 1}")
+        return int(assigned[0])
+
+
+def _gpu_of(local_rank: int) -> str:
+    """The number of a rank's GPU; where there are fewer than ranks, they share them."""
+    try:
+        count = len(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        count = 0
+    return str(local_rank % count if count else local_rank)
 
 
 @dataclass(frozen=True)
 class _Data:
     kind: Any
     arguments: dict[str, Any]
+    written: tuple[str, str | None]  # where metadata lies, and the token in it
     changes: tuple[Any, Any, Any]
 
     def __call__(self, rank: int, steps: int, val_steps: int) -> DataModule:
+        self._check_token()
         made: DataModule = self.kind(
-            **self.arguments,
+            **_known_to(self.kind, self.arguments),
             transform_fn=transformation(*self.changes),
             cur_shard=rank,
             steps_per_epoch_train=steps,
             steps_per_epoch_val=val_steps,
         )
         return made
+
+    def _check_token(self) -> None:
+        """RuntimeError: what lies there is not what this job's driver has written."""
+        path, token = self.written
+        if token is None:
+            return
+        fs, plain = imported("fsspec.core", "Parquet data").url_to_fs(path, **self.arguments["storage_options"])
+        if json.loads(fs.cat_file(plain))["token"] != token:
+            raise RuntimeError(
+                f"{self.arguments['train_dir']} was written over by another application: give each a store of its own"
+            )
+
+
+def _known_to(kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments; those of _MORE only if `kind` takes them."""
+    takes = inspect.signature(kind).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in takes or name not in _MORE}
 
 
 def _workers(estimator: EstimatorParams, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,10 +14,10 @@ from pyspark.sql import DataFrame
 from horovod.spark.common._columns import Columns, from_dicts
 from horovod.spark.common._persistence import Persistent
 from horovod.spark.common._prediction import transformed
-from horovod.spark.common._training import Training
+from horovod.spark.common._training import DataSet, Training
 from horovod.spark.common.backend import Backend, SparkBackend
 from horovod.spark.common.params import EstimatorParams, ModelParams
-from horovod.spark.common.util import get_dataset_properties, get_simple_meta_from_parquet, prepare_data
+from horovod.spark.common.util import get_dataset_properties, get_simple_meta_from_parquet, prepare_data, token_of
 
 __all__ = ["HorovodEstimator", "HorovodModel"]
 
@@ -51,10 +52,10 @@ class HorovodEstimator(Estimator, EstimatorParams, Persistent, ABC):  # type: ig
             return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)
         self._check()
         store = self.value("store")
-        properties = get_simple_meta_from_parquet(
+        rows, val_rows, columns, _ = get_simple_meta_from_parquet(
             store, self.value("label_cols"), self.value("feature_cols"), self.value("sample_weight_col"), dataset_idx
         )
-        return self._train(self._backend(), properties[:3], dataset_idx)
+        return self._train(self._backend(), DataSet(rows, val_rows, columns, dataset_idx, None))
 
     def _fit(self, df: DataFrame) -> Any:
         self._check()
@@ -72,7 +73,8 @@ class HorovodEstimator(Estimator, EstimatorParams, Persistent, ABC):  # type: ig
             self.value("verbose"),
             self.value("random_seed"),
         ) as index:
-            return self._train(backend, get_dataset_properties(index)[:3], index)
+            rows, val_rows, columns, _ = get_dataset_properties(index)
+            return self._train(backend, DataSet(rows, val_rows, columns, index, token_of(index)))
 
     def _backend(self) -> Backend:
         given, ranks = self.value("backend"), self.value("num_proc")
@@ -88,26 +90,38 @@ class HorovodEstimator(Estimator, EstimatorParams, Persistent, ABC):  # type: ig
             if not self.value(name):
                 raise ValueError(f"{who}: {name} is {self.value(name)!r}, expected one")
         labels = self.value("label_cols")
+        strange = set(self.value("categorical_cols") or ()) - set(self.value("feature_cols"))
+        if strange:
+            raise ValueError(f"{who}: categorical_cols {sorted(strange)} are not among feature_cols")
         weights, shapes = self.value("loss_weights"), self.value("label_shapes")
         for name, given in (("loss_weights", weights), ("label_shapes", shapes)):
             if given and len(given) != len(labels):
                 raise ValueError(f"{who}: {len(given)} {name} for {len(labels)} label_cols {labels}")
 
-    def _training(self, properties: tuple[int, int, Columns], ranks: int, index: int | None) -> Training:
-        rows, val_rows, columns = properties
-        run_id = self.value("run_id") or f"{self.FRAMEWORK}_{int(time.time())}"
-        if self.value("validation") and val_rows == 0:
+    def _training(self, data: DataSet, ranks: int) -> Training:
+        made = f"{self.FRAMEWORK}_{int(time.time())}_{secrets.token_hex(3)}"  # several may begin in one second
+        run_id = self.value("run_id") or made
+        weight = self.value("sample_weight_col")
+        if weight and data.columns[weight].shape != 1:
+            raise ValueError(
+                f"sample_weight_col {weight!r} has {data.columns[weight].shape} elements in each value, expected 1"
+            )
+        self._check_columns(data.columns)
+        if self.value("validation") and data.val_rows == 0:
             raise ValueError(f"validation is {self.value('validation')!r}, but the store has no rows for validation")
-        return Training.of(self, columns, rows, val_rows, ranks, run_id, index)
+        return Training.of(self, data, ranks, run_id)
 
     def _checkpoint_of(self, training: Training) -> bytes | None:
         """The checkpoint from which the run goes on."""
         store, path = self.value("store"), training.store.checkpoint_path
         return store.read(path) if path and store.exists(path) else None
 
+    def _check_columns(self, columns: Columns) -> None:
+        """ValueError for columns that do not fit the model."""
+
     @abstractmethod
-    def _train(self, backend: Backend, properties: tuple[int, int, Columns], index: int | None) -> Any:
-        """Trains on the data set of number `index`, and returns the model."""
+    def _train(self, backend: Backend, data: DataSet) -> Any:
+        """Trains on `data`, and returns the model."""
 
 
 class HorovodModel(Model, ModelParams, Persistent, ABC):  # type: ignore[misc]

@@ -94,6 +94,12 @@ def _pool(value: Any) -> str:
     return str(value)
 
 
+def _several(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise _expected(value, "a list or a dictionary")
+    return value if isinstance(value, dict) else list(value)
+
+
 def _callable(value: Any) -> Any:
     if not callable(value):
         raise _expected(value, "a function")
@@ -109,8 +115,8 @@ _OF_ESTIMATORS = (
     Parameter("model", "the model to train"),
     Parameter("optimizer", "the optimizer; its learning rate is multiplied by the number of ranks"),
     Parameter("loss", "the loss, or a list with one for each output"),
-    Parameter("loss_weights", "a weight for each loss", None, list),
-    Parameter("metrics", "what is measured beside the loss", (), list),
+    Parameter("loss_weights", "a weight for each loss", None, _several),
+    Parameter("metrics", "what is measured beside the loss", (), _several),
     Parameter("gradient_compression", "a class of horovod's Compression"),
     Parameter("sample_weight_col", "the column with a weight for each row", None, _text),
     Parameter("feature_cols", "the columns that the model gets, one for each input", None, _columns),

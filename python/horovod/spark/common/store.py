@@ -58,6 +58,8 @@ class HDFSStore(FilesystemStore):
         self._authority = place.netloc or (f"{host}:{port}" if host and port else host or "")
         self._login = {"user": user, "kerb_ticket": kerb_ticket, "extra_conf": dict(extra_conf or {}) or None}
         super().__init__(prefix_path, **kwargs)
+        login = {name: value for name, value in self._login.items() if value is not None}
+        self.storage_options = {**login, **self.storage_options}  # for ranks, which open paths by fsspec
 
     @staticmethod
     def matches(path: str) -> bool:

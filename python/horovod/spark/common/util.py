@@ -52,10 +52,9 @@ class _DataSet:
 
 
 class _DataSets:
-    """Those that this process has written, by what they were written from.
+    """Those that this process has written and trains with, by what they were written from.
 
-    One that somebody trains with stays; another is written over by the next that needs its place. A DataFrame that
-    comes again while its data set is there is not written again.
+    A DataFrame that comes again meanwhile is not written again.
     """
 
     def __init__(self) -> None:
@@ -65,9 +64,8 @@ class _DataSets:
     def take(self, key: Any, frame: DataFrame) -> _DataSet:
         with self._lock:
             if key not in self._sets:  # numbers are those of all stores: get_dataset_properties() has nothing else
-                taken = {known.index for known in self._sets.values() if known.users}
+                taken = {known.index for known in self._sets.values()}
                 index = next(number for number in range(len(taken) + 1) if number not in taken)
-                self._sets = {old: known for old, known in self._sets.items() if known.index != index}
                 self._sets[key] = _DataSet(index, frame)
             found = self._sets[key]
             found.users += 1
@@ -76,7 +74,7 @@ class _DataSets:
     def give_back(self, key: Any, data: _DataSet) -> None:
         with self._lock:
             data.users -= 1
-            if data.prepared is None and self._sets.get(key) is data and not data.users:
+            if not data.users:
                 del self._sets[key]
 
     def prepared(self, index: int) -> Prepared | None:
@@ -112,23 +110,21 @@ def prepare_data(
         random_seed: By which rows are divided.
 
     Returns:
-        The number of the data set, by which get_dataset_properties() and the store's paths know it. It is not written
-        over until the context ends; another process that writes to the same store does not know of it.
+        The number of the data set, by which get_dataset_properties() and the store's paths know it. Until the context
+        ends this process does not write over it. Another process may; ranks notice that, and fail.
 
     Raises:
         ValueError: A column is missing, of a type of which no array can be made, has missing values or values of
             different sizes, or there are no rows.
     """
-    names = tuple(
-        dict.fromkeys([*feature_columns, *label_columns, *([sample_weight_col] if sample_weight_col else [])])
-    )
-    wanted = Wanted(names, validation, random_seed, compress_sparse, num_processes, partitions_per_process)
+    names = _names(feature_columns, label_columns, sample_weight_col)
+    wanted = Wanted(tuple(names), validation, random_seed, compress_sparse, num_processes, partitions_per_process)
     key = (store.get_train_data_path(), store.get_val_data_path(), id(df), wanted)
     data = _data_sets.take(key, df)
     try:
         with data.ready:
             train, val = store.get_train_data_path(data.index), store.get_val_data_path(data.index)
-            if data.prepared is None or not store.exists(train):
+            if data.prepared is None:
                 if verbose >= 2:
                     print(f"writing {', '.join(names)} to {train}", flush=True)
                 data.prepared = write(df, store, train, val, wanted)
@@ -138,8 +134,14 @@ def prepare_data(
         _data_sets.give_back(key, data)
 
 
+def _names(features: Sequence[str], labels: Sequence[str], weight: str | None) -> list[str]:
+    return list(dict.fromkeys([*features, *labels, *([weight] if weight else [])]))
+
+
 def _remember(store: FilesystemStore, train_path: str, data: Prepared) -> None:
-    known = to_json(data.columns, train_rows=data.train_rows, val_rows=data.val_rows, row_bytes=data.row_bytes)
+    known = to_json(
+        data.columns, token=data.token, train_rows=data.train_rows, val_rows=data.val_rows, row_bytes=data.row_bytes
+    )
     store.write_text(store.get_data_metadata_path(train_path), known)
 
 
@@ -150,6 +152,12 @@ def get_dataset_properties(dataset_idx: int) -> Properties:
     if data is None:
         raise ValueError(f"dataset_idx={dataset_idx}: prepare_data() has written no such data set in this process")
     return data.train_rows, data.val_rows, data.columns, data.row_bytes
+
+
+def token_of(dataset_idx: int) -> str | None:
+    """What lies beside the data set of number `dataset_idx`, of those that get_dataset_properties() knows."""
+    data = _data_sets.prepared(dataset_idx)
+    return data.token if data else None
 
 
 def get_simple_meta_from_parquet(
@@ -169,7 +177,7 @@ def get_simple_meta_from_parquet(
     Raises:
         ValueError: Nothing is there, a column is missing, or no array of numbers can be made of it.
     """
-    names = [*feature_columns, *label_columns, *([sample_weight_col] if sample_weight_col else [])]
+    names = _names(feature_columns, label_columns, sample_weight_col)
     train, val = store.get_train_data_path(dataset_idx), store.get_val_data_path(dataset_idx)
     if not store.is_parquet_dataset(train):
         raise ValueError(f"no Parquet data at {train}, the training data of the store")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,9 +67,9 @@ class _Rank:
         self.told, self.keras, self.hvd = told, keras, hvd
         self.parts: Parts = cloudpickle.loads(told.parts)
         if told.training.random_seed is not None:
-            keras.utils.set_random_seed(told.training.random_seed)
+            keras.utils.set_random_seed(told.training.random_seed + hvd.rank())
         optimizer = keras.optimizers.deserialize(self.parts.optimizer, custom_objects=self.parts.custom_objects)
-        self.rate = _number(keras, optimizer.learning_rate)
+        self.rate = float(optimizer.learning_rate)
         self.model = self._resumed() if told.checkpoint else self._begun(optimizer)
         self.model.optimizer.learning_rate = self.rate * hvd.size()
 
@@ -115,7 +115,7 @@ class _Rank:
             ahead.close_async_loader()
             if not first:
                 return None
-            rate = _number(self.keras, self.model.optimizer.learning_rate) / self.hvd.size()
+            rate = float(self.model.optimizer.learning_rate) / self.hvd.size()
             return _plain(history.history), self._kept(folder), rate
 
     def _kept(self, folder: str) -> bytes:
@@ -130,14 +130,15 @@ class _Rank:
         if not data.has_val:
             return {}
         batches: Any = data.val_data()
-        steps = self.told.training.val_steps or getattr(batches, "batches", data.steps_per_epoch_val)
-        return {"validation_data": (self._arrays(batch) for batch in _again(batches)), "validation_steps": steps}
+        steps: Any = self.told.training.val_steps
+        steps = int(steps or getattr(batches, "batches", data.steps_per_epoch_val))
+        return {"validation_data": _numbered(self.keras, lambda: map(self._arrays, _again(batches)), steps)}
 
     def _arrays(self, batch: Batch) -> tuple[Any, ...]:
         training = self.told.training
         inputs = inputs_of(self.model, [batch[name] for name in training.feature_cols])
         labels = labels_of(self.model, [batch[name] for name in training.label_cols], self.told.label_shapes)
-        weights = () if training.sample_weight_col is None else (batch[training.sample_weight_col],)
+        weights = () if training.sample_weight_col is None else (batch[training.sample_weight_col].reshape(-1),)
         return (inputs, labels, *weights)
 
     def _callbacks(self, folder: str) -> list[Any]:
@@ -190,20 +191,36 @@ def _syncer(keras: Any, folder: str, store: Any) -> Any:
     return Syncer()
 
 
+def _numbered(keras: Any, begin: Callable[[], Iterator[Any]], steps: int) -> Any:
+    """The first `steps` of what `begin()` gives, as what Keras asks for batches by number, from 0 in each validation.
+
+    Of a generator it would take some ahead, and leave them out the next time.
+    """
+
+    class Numbered(getattr(keras.utils, "PyDataset", None) or keras.utils.Sequence):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self._batches = begin()
+            self._at = -1
+            self._batch: Any = None
+
+        def __len__(self) -> int:
+            return steps
+
+        def __getitem__(self, index: int) -> Any:
+            if index < self._at or index == 0 < self._at:
+                self._batches, self._at = begin(), -1
+            while self._at < index:
+                self._batch = next(self._batches)
+                self._at += 1
+            return self._batch
+
+    return Numbered()
+
+
 def _again(batches: Iterable[Batch]) -> Iterator[Batch]:
     while True:
         yield from batches
-
-
-def _number(keras: Any, value: Any) -> float:
-    """A learning rate as a number. ValueError: it is a schedule, which has none."""
-    schedule = keras.optimizers.schedules.LearningRateSchedule
-    if isinstance(value, schedule):
-        raise ValueError(
-            f"the optimizer's learning rate is a {type(value).__name__}, expected a number, which is multiplied by the "
-            "number of ranks; LearningRateScheduleCallback changes it while training"
-        )
-    return float(value)
 
 
 def _plain(history: dict[str, list[Any]]) -> dict[str, list[Any]]:

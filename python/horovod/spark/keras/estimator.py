@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import cloudpickle
 
 from horovod.spark.common._columns import Columns
+from horovod.spark.common._training import DataSet
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.estimator import HorovodEstimator, HorovodModel
 from horovod.spark.common.params import Parameter
@@ -60,6 +62,9 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
         for name in ("optimizer", "loss"):
             if not self.value(name):
                 raise ValueError(f"{who}: no {name}, expected one")
+        for name in ("input", "output"):
+            if isinstance(getattr(model, name, None), dict):
+                raise ValueError(f"{who}: the model's {name}s are a dictionary, expected a list of them")
         for name, tensors, columns in (
             ("inputs", getattr(model, "inputs", None), self.value("feature_cols")),
             ("outputs", getattr(model, "outputs", None), self.value("label_cols")),
@@ -68,14 +73,30 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
                 raise ValueError(f"{who}: the model has no {name} yet, expected one that is built: a functional model")
             if len(tensors) != len(columns):
                 raise ValueError(f"{who}: the model has {len(tensors)} {name} for {len(columns)} columns {columns}")
+        self._parts(importlib.import_module(package))
         if self.value("backward_passes_per_step") > 1 and Keras.here(package).backend is None:
             raise ValueError(f"{who}: backward_passes_per_step needs Keras 3")
+
+    def _check_columns(self, columns: Columns) -> None:
+        for name, tensor in zip(self.value("feature_cols"), self.value("model").inputs, strict=True):
+            shape = tuple(tensor.shape[1:])
+            if None not in shape and columns[name].shape != math.prod(shape):
+                raise ValueError(
+                    f"column {name!r} has {columns[name].shape} elements in each value, expected "
+                    f"{math.prod(shape)} for the model's input of shape {shape}"
+                )
 
     def _parts(self, keras: Any) -> Parts:
         optimizer = self.value("optimizer")
         if isinstance(optimizer, str):
             optimizer = keras.optimizers.get(optimizer)
         serialized = keras.optimizers.serialize(optimizer)
+        rate = serialized["config"].get("learning_rate")
+        if isinstance(rate, dict):
+            raise ValueError(
+                f"{type(self).__name__}: the optimizer's learning rate is a {rate.get('class_name')}, expected a "
+                "number, which is multiplied by the number of ranks; LearningRateScheduleCallback changes it later"
+            )
         if self.value("backward_passes_per_step") > 1:
             serialized["config"]["gradient_accumulation_steps"] = self.value("backward_passes_per_step")
         return Parts(
@@ -88,8 +109,8 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
             checkpoint_callback=self.value("checkpoint_callback"),
         )
 
-    def _train(self, backend: Backend, properties: tuple[int, int, Columns], index: int | None) -> KerasModel:
-        training = self._training(properties, backend.num_processes(), index)
+    def _train(self, backend: Backend, data: DataSet) -> KerasModel:
+        training = self._training(data, backend.num_processes())
         keras_here = Keras.here(str(package_of(self.value("model"))))
         keras = importlib.import_module(keras_here.package)
         parts = self._parts(keras)

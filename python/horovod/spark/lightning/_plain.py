@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from horovod.spark.torch._losses import Loss
-from horovod.spark.torch._objects import Shapes, fitted, outputs_of, reshaped
+from horovod.spark.torch._objects import fitted, outputs_of
 
 
 def to_lightning_module(
@@ -20,7 +20,6 @@ def to_lightning_module(
     feature_cols: Sequence[str],
     label_cols: Sequence[str],
     sample_weight_col: str | None,
-    label_shapes: Shapes,
 ) -> Any:
     """A module of the package `lightning` that trains `model` on batches by column. It logs `train_loss`, `val_loss`
     and, of the validation, `val_<name of the metric>_<label>`."""
@@ -30,6 +29,9 @@ def to_lightning_module(
             super().__init__()
             self.model = model
             self._loss = loss.made()
+            functions = (*self._loss.losses, *(metric for of_label in metrics for metric in of_label))
+            # Modules among them follow the model to its device.
+            self.beside = torch.nn.ModuleList(f for f in functions if isinstance(f, torch.nn.Module))
 
         def forward(self, *inputs: torch.Tensor) -> Any:
             return self.model(*inputs)
@@ -39,10 +41,7 @@ def to_lightning_module(
 
         def _outputs_and_labels(self, batch: dict[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
             outputs = outputs_of(self.model(*[batch[name] for name in feature_cols]))
-            labels = [batch[name] for name in label_cols]
-            if label_shapes:
-                labels = [reshaped(label, shape) for label, shape in zip(labels, label_shapes, strict=True)]
-            return outputs, fitted(outputs, labels)
+            return outputs, fitted(outputs, [batch[name] for name in label_cols])
 
         def _loss_of(self, outputs: Any, labels: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
             weights = None if sample_weight_col is None else batch[sample_weight_col].to(outputs[0].dtype)

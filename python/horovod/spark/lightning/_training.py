@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import cloudpickle
@@ -38,6 +39,7 @@ class LightningTraining:
     package: str
     content: bytes
     input_shapes: Shapes
+    label_shapes: Shapes
     trainer: dict[str, Any]
     terminate_on_nan: bool
     queue_sizes: tuple[int, int]
@@ -60,24 +62,26 @@ class _Rank:
         self.told = told
         self.lightning = lightning
         if told.training.random_seed is not None:
-            torch.manual_seed(told.training.random_seed)
+            torch.manual_seed(told.training.random_seed + hvd.rank())
         make: Callable[[Any], tuple[Any, list[Any]]] = cloudpickle.loads(told.content)
         self.module, self.callbacks = make(lightning)
         self.kind = float_type(self.module)
 
     def run(self) -> tuple[list[dict[str, Any]], bytes] | None:
         training = self.told.training
-        steps = training.steps_of_epoch(whole=True)
-        val_steps = training.val_steps or _batches(training)
+        given = self.told.trainer
+        steps = _limited(training.steps_of_epoch(whole=True), given.pop("limit_train_batches", None))
+        val_steps = _limited(training.val_steps or _batches(training), given.pop("limit_val_batches", None))
         with (
             training.store.get_local_output_dir() as folder,
+            training.store.get_local_output_dir() as of_before,
             training.make_data(hvd.rank(), steps, val_steps) as data,
         ):
             loaders = self._loaders(data, steps, val_steps)
             history: list[dict[str, Any]] = []
             trainer = self._trainer(folder, history)
             try:
-                trainer.fit(self.module, *loaders, ckpt_path=self._resumed(folder))
+                trainer.fit(self.module, *loaders, ckpt_path=self._resumed(of_before))
             finally:
                 for loader in loaders:
                     loader.close_async_loader()
@@ -90,19 +94,25 @@ class _Rank:
         loaders = [LoaderAhead(train_size, told.debug_data_loader, steps, lambda: endless)]
         if data.has_val:
             batches = data.val_data()  # ranks may have one more or less: all take as many, from the begin again
-            again = lambda: map(self._tensors, (batch for _ in range(2) for batch in batches))  # noqa: E731
+            again = lambda: map(self._tensors, (batch for _ in count() for batch in batches))  # noqa: E731
             loaders.append(LoaderAhead(val_size, told.debug_data_loader, val_steps, again))
         return loaders
 
     def _tensors(self, batch: Batch) -> dict[str, torch.Tensor]:
-        training, shapes = self.told.training, self.told.input_shapes
+        training = self.told.training
         tensors = {}
         for name, array in batch.items():
             tensor = torch.from_numpy(np.ascontiguousarray(array))
             if tensor.is_floating_point() or (name in training.feature_cols and name not in training.categorical_cols):
                 tensor = tensor.to(self.kind)
-            if shapes and name in training.feature_cols:
-                tensor = reshaped(tensor, shapes[training.feature_cols.index(name)])
+            elif name in training.label_cols:
+                tensor = tensor.long()
+            for shapes, names in (
+                (self.told.input_shapes, training.feature_cols),
+                (self.told.label_shapes, training.label_cols),
+            ):
+                if shapes and name in names:
+                    tensor = reshaped(tensor, shapes[names.index(name)])
             tensors[name] = tensor
         return tensors
 
@@ -118,7 +128,7 @@ class _Rank:
             "devices": 1,
             "max_epochs": training.epochs + self._epochs_done(),
             "accumulate_grad_batches": training.backward_passes_per_step,
-            "callbacks": [*self.callbacks, own],
+            "callbacks": [*self.callbacks, *_listed(told.trainer.pop("callbacks", None)), own],
             "default_root_dir": folder,
             "enable_checkpointing": any(True for _ in self._checkpoints()),
             "enable_progress_bar": False,
@@ -155,8 +165,20 @@ class _Rank:
     def _kept(self) -> bytes:
         """The state of the best model that a ModelCheckpoint has written, else of the last."""
         paths = [path for callback in self._checkpoints() if (path := callback.best_model_path)]
-        state = torch.load(paths[0], map_location="cpu", weights_only=True)["state_dict"] if paths else None
+        # This rank has written the file.
+        state = torch.load(paths[0], map_location="cpu", weights_only=False)["state_dict"] if paths else None
         return state_bytes(state or self.module.state_dict(), {})
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return [] if callbacks is None else list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+def _limited(batches: int, limit: int | float | None) -> int:
+    """As many as Lightning's limit_..._batches says: a number, or with a float a fraction."""
+    if limit is None:
+        return batches
+    return max(1, min(batches, limit if isinstance(limit, int) else int(batches * limit)))
 
 
 def _batches(training: Training) -> int:
@@ -170,6 +192,13 @@ def _keeper(lightning: Any, training: Training, folder: str, history: list[dict[
     store = training.store
 
     class Keeper(lightning.Callback):  # type: ignore[misc]
+        own = False  # whether the checkpoint that is made is the store's
+
+        def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+            # Who goes on has the module, with its hyperparameters; without them tensors and plain values are left.
+            if self.own:
+                checkpoint.pop("hyper_parameters", None)
+
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
             loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
             if nan_ends and isinstance(loss, torch.Tensor) and not torch.isfinite(loss).all():
@@ -184,7 +213,9 @@ def _keeper(lightning: Any, training: Training, folder: str, history: list[dict[
                 said = ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())
                 print(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {said}", flush=True)
             if store.saving_runs:
+                self.own = True
                 trainer.save_checkpoint(os.path.join(folder, store.checkpoint_filename))
+                self.own = False
                 if hvd.rank() == 0:
                     store.sync(folder)
 

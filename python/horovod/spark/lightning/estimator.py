@@ -6,11 +6,12 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
-from horovod.spark.common._columns import Columns
+from horovod.spark.common._training import DataSet
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.params import Parameter
 from horovod.spark.lightning._plain import to_lightning_module
@@ -22,6 +23,7 @@ from horovod.spark.torch.estimator import TorchModel as _TorchModel
 __all__ = ["MIN_PL_VERSION", "TorchEstimator", "TorchModel"]
 
 MIN_PL_VERSION = "2.0.0"
+_PLAIN = "model."  # before the names of a plain module's parameters
 _PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
 
@@ -91,7 +93,7 @@ class TorchEstimator(_TorchEstimator):
         value = self.value
         arguments = (
             *(value("optimizer"), self._loss(), self._metrics(), value("feature_cols"), value("label_cols")),
-            *(value("sample_weight_col"), value("label_shapes")),
+            value("sample_weight_col"),
         )
         return lambda lightning: (to_lightning_module(lightning, model, *arguments), callbacks)
 
@@ -106,16 +108,15 @@ class TorchEstimator(_TorchEstimator):
             **(self.value("trainer_args") or {}),
         }
 
-    def _train(self, backend: Backend, properties: tuple[int, int, Columns], index: int | None) -> TorchModel:
-        if self.value("num_gpus") == 0:
-            self.setUseGpu(False)
-        training = self._training(properties, backend.num_processes(), index)
+    def _train(self, backend: Backend, data: DataSet) -> TorchModel:
+        training = self._training(data, backend.num_processes())
         package = _package_of(self.value("model"))
         told = LightningTraining(
-            training=training,
+            training=replace(training, use_gpu=training.use_gpu and self.value("num_gpus") != 0),
             package=package or _installed(),
             content=cloudpickle.dumps(self._maker()),
             input_shapes=self.value("input_shapes"),
+            label_shapes=self.value("label_shapes"),
             trainer=self._trainer_arguments(),
             terminate_on_nan=self.value("terminate_on_nan"),
             queue_sizes=(self._ahead("train"), self._ahead("val")),
@@ -125,7 +126,11 @@ class TorchEstimator(_TorchEstimator):
         history, content = backend.run(train, args=(told,))[0]
         model, _ = _objects.unpacked(_objects.packed(self.value("model"), None))
         state = _objects.state_of(content)["model"]
-        own = state if package else {name.removeprefix("model."): value for name, value in state.items()}
+        own = (
+            state
+            if package
+            else {name[len(_PLAIN) :]: value for name, value in state.items() if name.startswith(_PLAIN)}
+        )
         model.load_state_dict(own)
         return TorchModel(**self._of_model(training, history, model))
 

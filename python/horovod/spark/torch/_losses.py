@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,16 @@ class Loss:
     constructors: tuple[Callable[[], One], ...] | None
     weights: tuple[float, ...]
 
-    def made(self) -> LossOfOutputs:
-        """The loss as it is computed, on a rank."""
+    def made(self, device: torch.device | None = None) -> LossOfOutputs:
+        """The loss as it is computed on a rank; modules are moved to `device`."""
         losses = self.losses if self.losses is not None else tuple(make() for make in self.constructors or ())
-        return LossOfOutputs(losses, self.weights)
+        return LossOfOutputs(tuple(moved(losses, device)), self.weights)
+
+
+def moved(functions: Iterable[Any], device: torch.device | None) -> Iterator[Any]:
+    """The functions; those that are modules on `device`."""
+    for function in functions:
+        yield function.to(device) if isinstance(function, torch.nn.Module) and device is not None else function
 
 
 class LossOfOutputs:
@@ -38,14 +44,14 @@ class LossOfOutputs:
     are some."""
 
     def __init__(self, losses: tuple[One, ...], weights: tuple[float, ...]) -> None:
-        self._losses = losses
+        self.losses = losses
         self._weights = weights
 
     def __call__(
         self, outputs: list[torch.Tensor], labels: list[torch.Tensor], sample_weights: torch.Tensor | None = None
     ) -> torch.Tensor:
         total: Any = 0.0
-        for loss, weight, output, label in zip(self._losses, self._weights, outputs, labels, strict=True):
+        for loss, weight, output, label in zip(self.losses, self._weights, outputs, labels, strict=True):
             value = loss(output, label) if sample_weights is None else _weighted(loss, output, label, sample_weights)
             total = total + weight * value
         made: torch.Tensor = total
@@ -54,12 +60,12 @@ class LossOfOutputs:
 
 def _weighted(loss: One, output: torch.Tensor, label: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     each = _each_row(loss)(output, label)
+    weights = weights.reshape(-1)
     if each.dim() == 0 or each.shape[0] != len(weights):
         raise ValueError(
             f"sample_weight_col needs a loss for each of {len(weights)} rows, got shape {tuple(each.shape)}"
         )
-    rows = each.reshape(len(weights), -1).mean(dim=1)
-    return (rows * weights).mean()
+    return (each.reshape(len(weights), -1).mean(dim=1) * weights).mean()
 
 
 def _each_row(loss: Any) -> One:

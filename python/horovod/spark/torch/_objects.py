@@ -39,11 +39,28 @@ def unpacked(content: bytes) -> tuple[Any, Any]:
     return model, optimizer
 
 
-def state_bytes(model: dict[str, Any], optimizer: dict[str, Any]) -> bytes:
-    """A checkpoint: the states of both."""
+def state_bytes(model: dict[str, Any], optimizer: dict[str, Any], best: float | None = None) -> bytes:
+    """A checkpoint: the states of both, and the least loss of a validation so far."""
     buffer = io.BytesIO()
-    torch.save({"model": model, "optimizer": optimizer}, buffer)
+    torch.save({"model": _plain(model), "optimizer": _plain(optimizer), "best": best}, buffer)
     return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """The same without numbers of numpy, which are more than what state_of() reads."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(one) for one in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """ValueError: a checkpoint of these cannot be read again."""
+    try:
+        state_of(state_bytes(model.state_dict(), optimizer.state_dict()))
+    except Exception as error:
+        raise ValueError(f"the state of model or optimizer has more than tensors and plain values: {error}") from error
 
 
 def state_of(content: bytes) -> dict[str, Any]:
@@ -85,8 +102,12 @@ def reshaped(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 def outputs_of(made: Any) -> list[torch.Tensor]:
-    """The model's outputs as a list."""
-    return list(made) if isinstance(made, (tuple, list)) else [made]
+    """The model's outputs as a list. ValueError: they are no tensors, such as a dictionary."""
+    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    strange = [type(output).__name__ for output in outputs if not isinstance(output, torch.Tensor)]
+    if strange:
+        raise ValueError(f"the model returns a {strange[0]}, expected a tensor or a tuple of tensors")
+    return outputs
 
 
 def fitted(outputs: list[torch.Tensor], labels: list[torch.Tensor]) -> list[torch.Tensor]:

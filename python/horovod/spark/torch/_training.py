@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import horovod.torch as hvd
 from horovod.spark.common._reader import Batch
 from horovod.spark.common._training import Training
 from horovod.spark.torch import _objects
-from horovod.spark.torch._losses import Loss
+from horovod.spark.torch._losses import Loss, moved
 
 Metric = Callable[[torch.Tensor, torch.Tensor], Any]
 
@@ -60,24 +61,22 @@ def minibatch(
     return outputs, loss
 
 
-class _EveryNth:
-    """The optimizer of a rank that steps after each n-th batch, when the gradients of n batches have been added up."""
+def _step_every(optimizer: Any, passes: int) -> None:
+    """Makes it step after each `passes`-th batch, when the gradients of so many have been added up."""
+    step, zero_grad = type(optimizer).step, type(optimizer).zero_grad
+    done = 0
 
-    def __init__(self, optimizer: Any, passes: int) -> None:
-        self._optimizer = optimizer
-        self._passes = passes
-        self._done = 0
+    def step_at_last(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal done
+        done += 1
+        return step(self, *args, **kwargs) if done % passes == 0 else None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._optimizer, name)
+    def zero_at_first(self: Any, *args: Any, **kwargs: Any) -> None:
+        if done % passes == 0:
+            zero_grad(self, *args, **kwargs)
 
-    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        if self._done % self._passes == 0:
-            self._optimizer.zero_grad(*args, **kwargs)
-
-    def step(self, *args: Any, **kwargs: Any) -> Any:
-        self._done += 1
-        return self._optimizer.step(*args, **kwargs) if self._done % self._passes == 0 else None
+    optimizer.step = MethodType(step_at_last, optimizer)
+    optimizer.zero_grad = MethodType(zero_at_first, optimizer)
 
 
 class _Means:
@@ -107,34 +106,38 @@ class _Rank:
         training = told.training
         self.device = _device(training)
         if training.random_seed is not None:
-            torch.manual_seed(training.random_seed)
+            torch.manual_seed(training.random_seed + hvd.rank())
         self.model, self.optimizer = _objects.unpacked(told.content)
+        self.best, self.kept = float("inf"), b""
         if told.checkpoint is not None:
             state = _objects.state_of(told.checkpoint)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
+            if state["best"] is not None:
+                self.best, self.kept = state["best"], told.checkpoint
         self.kind = _objects.float_type(self.model)
         self.model.to(self.device)
         _move_state(self.optimizer, self.device)
-        self.loss = told.loss.made()
+        self.loss = told.loss.made(self.device)
+        self.metrics = [list(moved(of_label, self.device)) for of_label in told.metrics]
         for group in self.optimizer.param_groups:
-            group["lr"] *= hvd.size()
+            group["lr"] = group["lr"] * hvd.size()  # a new one: groups may share a tensor
         hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
         hvd.broadcast_optimizer_state(self.optimizer, root_rank=0, model=self.model)
         passes = training.backward_passes_per_step
-        distributed = hvd.DistributedOptimizer(
+        self.distributed = hvd.DistributedOptimizer(
             self.optimizer,
             named_parameters=self.model.named_parameters(),
             compression=training.gradient_compression or hvd.Compression.none,
             backward_passes_per_step=passes,
         )
-        self.distributed = _EveryNth(distributed, passes) if passes > 1 else distributed
+        if passes > 1:
+            _step_every(self.distributed, passes)
 
     def run(self) -> tuple[list[dict[str, Any]], bytes] | None:
         training = self.told.training
         steps = training.steps_of_epoch(whole=True)
         history: list[dict[str, Any]] = []
-        best, kept = float("inf"), b""
         with training.make_data(hvd.rank(), steps, training.val_steps or 0) as data:
             batches = iter(data.train_data())
             validation = data.val_data() if data.has_val else None
@@ -143,17 +146,21 @@ class _Rank:
                 if validation is not None:
                     made["validation"] = self._validate(islice(iter(validation), training.val_steps))
                 history.append(made)
-                loss = made["validation"]["loss"] if validation is not None else -float(epoch)
-                better, best = loss < best or not kept, min(best, loss)
+                self._keep(made["validation"]["loss"] if validation is not None else None)
                 if hvd.rank() == 0:
-                    kept = self._checkpoint() if better else kept
                     _say(training, made)
-        return (history, kept) if hvd.rank() == 0 else None
+        return (history, self.kept) if hvd.rank() == 0 else None
+
+    def _keep(self, loss: float | None) -> None:
+        """On rank 0, keeps the states if this epoch is the best so far; without a loss the last one is."""
+        if hvd.rank() == 0 and (loss is None or loss < self.best or not self.kept):
+            self.best = float("inf") if loss is None else loss
+            self.kept = self._checkpoint(loss)
 
     def _train(self, batches: Iterator[Batch], steps: int) -> dict[str, Any]:
         self.model.train()
         step = self.told.minibatch or minibatch
-        means = _Means(self.told.metrics)
+        means = _Means(self.metrics)
         taken = 0
         for batch in batches:
             inputs, labels, weights = self._tensors(batch)
@@ -168,7 +175,7 @@ class _Rank:
 
     def _validate(self, batches: Iterable[Batch]) -> dict[str, Any]:
         self.model.eval()
-        means = _Means(self.told.metrics)
+        means = _Means(self.metrics)
         with torch.no_grad():
             for batch in batches:
                 inputs, labels, weights = self._tensors(batch)
@@ -202,9 +209,9 @@ class _Rank:
         groups = [{**group, "lr": group["lr"] / hvd.size()} for group in state["param_groups"]]
         return {**state, "param_groups": groups}
 
-    def _checkpoint(self) -> bytes:
+    def _checkpoint(self, loss: float | None) -> bytes:
         """The states with the learning rate of one rank; in the store, too, if it keeps runs."""
-        content = _objects.state_bytes(self.model.state_dict(), self._optimizer_state())
+        content = _objects.state_bytes(self.model.state_dict(), self._optimizer_state(), loss)
         store = self.told.training.store
         if store.checkpoint_path is not None:
             with store.get_local_output_dir() as folder:
@@ -222,7 +229,7 @@ def _device(training: Training) -> torch.device:
         raise RuntimeError(f"ranks train on different devices, {dict(said)}; use_gpu=False lets all use CPUs")
     if not use:
         return torch.device("cpu")
-    device = torch.device("cuda", training.device_index(hvd.local_rank()))
+    device = torch.device("cuda", training.device_index(hvd.local_rank(), torch.cuda.device_count()))
     torch.cuda.set_device(device)
     return device
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from horovod.spark.common._columns import Columns
-from horovod.spark.common._training import Training
+from horovod.spark.common._training import DataSet, Training
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.estimator import HorovodEstimator, HorovodModel
 from horovod.spark.common.params import Parameter
@@ -50,9 +51,20 @@ class TorchEstimator(HorovodEstimator):
         who = type(self).__name__
         if not isinstance(self.value("optimizer"), torch.optim.Optimizer):
             raise ValueError(f"{who}: optimizer is {self.value('optimizer')!r}, expected one of torch.optim")
+        _objects.check_state(self.value("model"), self.value("optimizer"))
         self._loss()
+        self._metrics()
         if self.value("callbacks") and self.FRAMEWORK == "pytorch":
             raise ValueError(f"{who}: callbacks are of Keras and Lightning; train_minibatch_fn is called in each step")
+
+    def _check_columns(self, columns: Columns) -> None:
+        for name, shape in zip(self.value("feature_cols"), self.value("input_shapes") or (), strict=False):
+            one = math.prod(shape[1:])
+            if shape[0] == -1 and one > 0 and columns[name].shape != one:
+                raise ValueError(
+                    f"column {name!r} has {columns[name].shape} elements in each value, expected {one} for the shape "
+                    f"{shape}"
+                )
 
     def _loss(self) -> Loss:
         who, labels = type(self).__name__, self.value("label_cols")
@@ -70,6 +82,8 @@ class TorchEstimator(HorovodEstimator):
 
     def _metrics(self) -> list[list[Any]]:
         metrics, labels = self.value("metrics"), self.value("label_cols")
+        if isinstance(metrics, dict) or isinstance(self.value("loss_weights"), dict):
+            raise ValueError(f"{type(self).__name__}: metrics and loss_weights are lists, got a dictionary")
         if not any(isinstance(metric, (list, tuple)) for metric in metrics):
             return [list(metrics)] * len(labels)
         if len(metrics) != len(labels):
@@ -77,8 +91,8 @@ class TorchEstimator(HorovodEstimator):
             raise ValueError(f"{who}: {len(metrics)} lists of metrics for {len(labels)} label_cols {labels}")
         return [_listed(metric) for metric in metrics]
 
-    def _train(self, backend: Backend, properties: tuple[int, int, Columns], index: int | None) -> TorchModel:
-        training = self._training(properties, backend.num_processes(), index)
+    def _train(self, backend: Backend, data: DataSet) -> TorchModel:
+        training = self._training(data, backend.num_processes())
         told = TorchTraining(
             training=training,
             content=_objects.packed(self.value("model"), self.value("optimizer")),
