@@ -168,7 +168,6 @@ class _DistributedOptimizer(Optimizer):
     step.hooked = True  # type: ignore[attr-defined]
     # A scheduler may hold this optimizer or the wrapped one: _step_locally() marks both, which schedulers do else.
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    step._with_counter = True  # type: ignore[attr-defined]  # torch < 2.4
 
     def _step_locally(self, closure: Callable[[], float] | None = None) -> Any:
         """The wrapped optimizer's step alone."""

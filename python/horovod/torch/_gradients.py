@@ -126,10 +126,12 @@ class GradientReducer:
         self.is_reduced = False
 
     def accept_more(self) -> None:
-        """The next backward() may add to gradients that are reduced already: all are reduced again.
+        """The next backward() may add to gradients that are reduced already: all are reduced again, also on a rank
+        where it adds nothing.
 
         Only with Average that leaves the first part, which is the same on all ranks, as it is.
         """
+        self.is_reduced = False
         self._reduced.clear()
 
     def detach(self) -> None:

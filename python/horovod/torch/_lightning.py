@@ -197,6 +197,27 @@ def share_metrics(module: torch.nn.Module) -> None:
             metric.distributed_available_fn = are_several
 
 
+# What a distributed optimizer does otherwise than other optimizers of torch, but for step(), which is the strategy's.
+_OURS = (
+    "add_param_group",
+    "load_state_dict",
+    "set_backward_passes_per_step",
+    "skip_synchronize",
+    "synchronize",
+    "zero_grad",
+)
+
+
+def hand_over(shown: Any) -> None:
+    """Makes a LightningOptimizer call the methods of the optimizer within it.
+
+    It has that one's class, but not what is in it, so the methods would find neither reducer nor settings.
+    """
+    if hasattr(shown.optimizer, "_parameter_names"):
+        for name in _OURS:
+            setattr(shown, name, getattr(shown.optimizer, name))
+
+
 def names_of(
     optimizer: torch.optim.Optimizer, number: int, module: torch.nn.Module
 ) -> Iterator[tuple[str, torch.Tensor]]:

@@ -24,6 +24,7 @@ from horovod.torch._lightning import (
     are_several,
     check_devices,
     check_options,
+    hand_over,
     mend_logging,
     names_of,
     rank_zero_only,
@@ -53,7 +54,6 @@ class HorovodStrategy(strategies.ParallelStrategy):  # type: ignore[misc]
     """
 
     strategy_name = "horovod"
-    optimizers: list[Optimizer]
 
     def __init__(
         self,
@@ -148,6 +148,18 @@ class HorovodStrategy(strategies.ParallelStrategy):  # type: ignore[misc]
                 if config.scheduler.optimizer is optimizer:  # callbacks look for it among the trainer's
                     config.scheduler.optimizer = distributed
 
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The distributed optimizers. Scripts get them by self.optimizers(), each within one of Lightning's."""
+        made: list[Optimizer] = self._optimizers
+        return made
+
+    @optimizers.setter
+    def optimizers(self, optimizers: list[Optimizer]) -> None:
+        strategies.ParallelStrategy.optimizers.fset(self, optimizers)
+        for shown in self._lightning_optimizers:
+            hand_over(shown)
+
     def _distribute(self, number: int, optimizer: Any) -> Optimizer:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"HorovodStrategy: {type(optimizer).__name__} is not a torch.optim.Optimizer")
@@ -233,11 +245,18 @@ class HorovodStrategy(strategies.ParallelStrategy):  # type: ignore[misc]
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
         """Returns rank `src`'s object; anything that pickle takes."""
-        return hvd.broadcast_object(obj, src)
+        return obj if self._is_interrupted else hvd.broadcast_object(obj, src)
 
     def barrier(self, name: str | None = None) -> None:
         """Returns when all ranks have called it. `name` is not used."""
-        hvd.barrier()
+        if not self._is_interrupted:
+            hvd.barrier()
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether fit() is ending by an exception: callbacks that save a checkpoint then must not wait for others."""
+        trainer = getattr(self.lightning_module, "_trainer", None)
+        return trainer is not None and bool(trainer.interrupted)
 
 
 mend_logging()

@@ -22,8 +22,8 @@ def test_lightning_ranks_agree(horovodrun: Any, ranks: int) -> None:
 
 
 @pytest.mark.parametrize(("how", "said"), [("raises", "this rank has had enough"), ("killed", "rank 1 .*SIGKILL")])
-def test_a_lost_rank_ends_the_job(horovodrun: Any, how: str, said: str) -> None:
-    job = horovodrun(2, str(HERE / "train_until_lost.py"), how, survive=True, deadline_s=100.0)
+def test_a_lost_rank_ends_the_job(horovodrun: Any, how: str, said: str, tmp_path: Path) -> None:
+    job = horovodrun(2, str(HERE / "train_until_lost.py"), how, str(tmp_path), survive=True, deadline_s=100.0)
     assert job.code != 0, job.text
     assert re.search(said, job.err), job.text
     assert "rank 0 heard: " in job.err, job.text

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import OnExceptionCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import horovod.torch as hvd
@@ -32,8 +33,9 @@ class Failing(pl.LightningModule):
 
 
 trainer = pl.Trainer(
-    strategy=HorovodStrategy(), accelerator="cpu", devices=1, max_epochs=1000, logger=False, enable_checkpointing=False,
+    strategy=HorovodStrategy(), default_root_dir=sys.argv[2], accelerator="cpu", devices=1, max_epochs=1000, logger=False,
     enable_progress_bar=False, enable_model_summary=False,
+    callbacks=[OnExceptionCheckpoint(sys.argv[2])],  # which must not wait for the others
 )  # fmt: skip
 try:
     trainer.fit(Failing(), DataLoader(TensorDataset(torch.ones(400, 2)), batch_size=4))

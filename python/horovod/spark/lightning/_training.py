@@ -71,6 +71,7 @@ class _Rank:
         training = self.told.training
         given = self.told.trainer
         steps = _limited(training.steps_of_epoch(whole=True), given.pop("limit_train_batches", None))
+        self.callbacks += _listed(given.pop("callbacks", None))
         val_steps = _limited(training.val_steps or _batches(training), given.pop("limit_val_batches", None))
         with (
             training.store.get_local_output_dir() as folder,
@@ -92,7 +93,7 @@ class _Rank:
         train_size, val_size = told.queue_sizes
         endless = map(self._tensors, data.train_data())
         loaders = [LoaderAhead(train_size, told.debug_data_loader, steps, lambda: endless)]
-        if data.has_val:
+        if data.has_val and val_steps > 0:
             batches = data.val_data()  # ranks may have one more or less: all take as many, from the begin again
             again = lambda: map(self._tensors, (batch for _ in count() for batch in batches))  # noqa: E731
             loaders.append(LoaderAhead(val_size, told.debug_data_loader, val_steps, again))
@@ -128,7 +129,7 @@ class _Rank:
             "devices": 1,
             "max_epochs": training.epochs + self._epochs_done(),
             "accumulate_grad_batches": training.backward_passes_per_step,
-            "callbacks": [*self.callbacks, *_listed(told.trainer.pop("callbacks", None)), own],
+            "callbacks": [*self.callbacks, own],
             "default_root_dir": folder,
             "enable_checkpointing": any(True for _ in self._checkpoints()),
             "enable_progress_bar": False,
@@ -164,7 +165,7 @@ class _Rank:
 
     def _kept(self) -> bytes:
         """The state of the best model that a ModelCheckpoint has written, else of the last."""
-        paths = [path for callback in self._checkpoints() if (path := callback.best_model_path)]
+        paths = [path for callback in self._checkpoints() if os.path.exists(path := callback.best_model_path)]
         # This rank has written the file.
         state = torch.load(paths[0], map_location="cpu", weights_only=False)["state_dict"] if paths else None
         return state_bytes(state or self.module.state_dict(), {})
@@ -178,7 +179,7 @@ def _limited(batches: int, limit: int | float | None) -> int:
     """As many as Lightning's limit_..._batches says: a number, or with a float a fraction."""
     if limit is None:
         return batches
-    return max(1, min(batches, limit if isinstance(limit, int) else int(batches * limit)))
+    return min(batches, limit if isinstance(limit, int) else int(batches * limit))
 
 
 def _batches(training: Training) -> int:
