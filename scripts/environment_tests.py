@@ -38,7 +38,7 @@ ROWS = {
     "mxnet": Row("mxnet", ("mxnet==1.9.1", "numpy==1.23.5", "scikit-learn==1.3.2")),
 }
 TESTS = {"spark": ("test/python/spark", "test/e2e/spark", "test/e2e/lightning"), "mxnet": ("test/e2e/mxnet",)}
-DEADLINE_S = 3000
+DEADLINE_S = 1800
 
 
 def need_java() -> None:

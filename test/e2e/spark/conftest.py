@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,14 @@ collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else 
 @pytest.fixture(scope="module")
 def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """An empty store of estimators."""
+    from horovod.spark.common.store import Store
+
+    return Store.create(str(tmp_path / "store"))
 
 
 @pytest.fixture(scope="module")

@@ -36,11 +36,6 @@ def rows(spark: SparkContext) -> DataFrame:
     return SparkSession.builder.getOrCreate().createDataFrame(made, names)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "store"))
-
-
 def linear(inputs: int = 2) -> Any:
     keras.utils.set_random_seed(3)
     return keras.Sequential([keras.layers.Input((inputs,)), keras.layers.Dense(1)])
@@ -71,14 +66,24 @@ def test_a_line_is_found_and_its_predictions_are_columns(rows: DataFrame, store:
             seen.append(float(self.model.optimizer.learning_rate))
             logs["rate"] = seen[-1]
 
-    trained = estimator(store, linear(), validation="held_out", metrics=["mae"], callbacks=[Notes()]).fit(rows)
+    class TensorBoard(keras.callbacks.Callback):  # type: ignore[misc]  # Keras' own needs a package that is not here
+        log_dir = ""
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            assert os.environ["HOROVOD_RANK"] == "0"
+            assert "rate" in logs  # it is behind the others
+            Path(self.log_dir).mkdir(exist_ok=True)
+            (Path(self.log_dir) / "events").write_text(str(epoch))
+
+    trained = estimator(store, linear(), validation="held_out", metrics=["mae"], callbacks=[TensorBoard(), Notes()], run_id="mine").fit(rows)
     history = trained.getHistory()
     assert history.keys() >= {"loss", "mae", "val_loss", "val_mae", "rate"}
     assert history["loss"][-1] < 0.05 < history["loss"][0]
     assert history["val_loss"][-1] < 0.05
     assert history["rate"] == pytest.approx([0.1] * 6)
     assert float(trained.getModel().optimizer.learning_rate) == pytest.approx(0.05)
-    assert trained.getRunId().startswith("keras_")
+    assert trained.getRunId() == "mine"
+    assert store.read(store.get_logs_path("mine") + "/events") == b"5"
     kernel, bias = trained.getModel().get_weights()
     for row in trained.setOutputCols(["guess"]).transform(rows).collect():
         expected = float(row["features"].toArray() @ kernel[:, 0] + bias[0])

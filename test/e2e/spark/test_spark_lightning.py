@@ -26,11 +26,6 @@ def rows(spark: SparkContext) -> DataFrame:
     return SparkSession.builder.getOrCreate().createDataFrame(made, ["pair", "y", "held_out"])
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "store"))
-
-
 def line(rate: float = 0.05) -> pl.LightningModule:
     class Line(pl.LightningModule):  # local, so that it travels to ranks
         def __init__(self) -> None:

@@ -35,11 +35,6 @@ def rows(session: SparkSession) -> DataFrame:
     return session.createDataFrame(made, ["n", "sparse", "mixed", "nested", "held_out"])
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "store"))
-
-
 def read(session: SparkSession, path: str) -> dict[int, Any]:
     return {row["n"]: row for row in session.read.parquet(path).collect()}
 
@@ -179,5 +174,5 @@ def test_parameters_have_setters_getters_and_defaults(spark: SparkContext) -> No
 def test_help_answers_for_every_public_name() -> None:
     frameworks = ("torch", "keras", "lightning")
     names = [f"horovod.spark.common.{name}" for name in ("datamodule", "estimator", "params", "util")]
-    names += [f"horovod.spark.{name}" for name in frameworks] + [f"horovod.spark.{name}.datamodule" for name in frameworks]
+    names += [f"horovod.spark.{name}" for name in frameworks]
     assert undocumented(*map(importlib.import_module, names)) == []

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from horovod.spark._task import DEVICES
 from horovod.spark.common._columns import ARRAY, NO_CHANGE, PACKED, Column, arrays_of
 from horovod.spark.common._reader import Reader
+from horovod.spark.common._training import gpu_index
 from horovod.spark.common.datamodule import ParquetDataModule, transformation
 
 COLUMNS = {"n": Column("bigint", False, 1, 1, NO_CHANGE), "pair": Column("array<double>", False, 2, 2, ARRAY)}
@@ -97,6 +99,15 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     for missing in ([None, [1.0, 2.0]], [[1.0, None], [1.0, 2.0]]):
         with pytest.raises(ValueError, match=r"'pair': 1 values are missing \(null\)"):
             arrays_of(pa.table({"n": [1, 2], "pair": missing}), COLUMNS)
+
+
+def test_a_rank_takes_the_gpu_of_its_task_or_of_its_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DEVICES, raising=False)
+    assert [gpu_index(rank, 2) for rank in range(4)] == [0, 1, 0, 1]
+    monkeypatch.setenv(DEVICES, "3,1")
+    assert gpu_index(0, 4) == 3
+    with pytest.raises(ValueError, match="the GPU '3' to this task, expected 0 to 1"):
+        gpu_index(0, 2)
 
 
 def test_packed_vectors_are_unpacked() -> None:

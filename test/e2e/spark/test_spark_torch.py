@@ -15,8 +15,10 @@ from pyspark.ml.linalg import DenseVector, Vectors
 from pyspark.sql import DataFrame, SparkSession
 
 from horovod.spark.common.backend import SparkBackend
+from horovod.spark.common.datamodule import ParquetDataModule
 from horovod.spark.common.store import Store
 from horovod.spark.torch import TorchEstimator, TorchModel
+from horovod.torch import Compression
 
 ROWS = 96
 
@@ -32,11 +34,6 @@ def rows(spark: SparkContext) -> DataFrame:
         made.append((Vectors.dense(a, b), [a, b], a, b, y, int(y > 3), float(index % 3), index % 4 == 0))
     names = ["features", "pair", "a", "b", "y", "above", "weight", "held_out"]
     return SparkSession.builder.getOrCreate().createDataFrame(made, names)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(str(tmp_path / "store"))
 
 
 def linear(outputs: int = 1, inputs: int = 2) -> torch.nn.Module:
@@ -82,7 +79,9 @@ def test_a_line_is_found_and_its_predictions_are_columns(rows: DataFrame, store:
     assert renamed.columns == ["features", "guess"]
 
 
-def test_ranks_train_as_one_process_does_with_all_rows_in_a_batch(rows: DataFrame, store: Store) -> None:
+@pytest.mark.parametrize("passes", [1, 2])
+def test_ranks_train_as_one_process_does_with_all_rows_in_a_batch(rows: DataFrame, store: Store, passes: int) -> None:
+    """Gradients of several passes are added up, so that they are as many times as large."""
     model = linear().double()
     expected = linear().double()
     single = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.5)
@@ -90,10 +89,10 @@ def test_ranks_train_as_one_process_does_with_all_rows_in_a_batch(rows: DataFram
     labels = torch.tensor([[row["y"]] for row in rows.collect()], dtype=torch.float64)
     for _ in range(3):
         single.zero_grad()
-        torch.nn.functional.mse_loss(expected(features), labels).backward()
+        (passes * torch.nn.functional.mse_loss(expected(features), labels)).backward()
         single.step()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
-    trained = estimator(store, model, optimizer=optimizer, feature_cols=["pair"], batch_size=ROWS // 2, epochs=3).fit(rows)
+    trained = estimator(store, model, optimizer=optimizer, feature_cols=["pair"], batch_size=ROWS // 2 // passes, epochs=3, backward_passes_per_step=passes).fit(rows)
     torch.testing.assert_close(trained.getModel().weight, expected.weight, rtol=0, atol=1e-12)
     torch.testing.assert_close(trained.getModel().bias, expected.bias, rtol=0, atol=1e-12)
     torch.testing.assert_close(model.weight, linear().double().weight)  # the user's is as it was
@@ -176,7 +175,7 @@ def test_data_that_lies_in_the_store_is_trained_with(rows: DataFrame, tmp_path: 
     assert isinstance(trained.transform(rows).first()["y__output"], float)
 
 
-def test_batches_are_transformed_and_gradients_added_up(rows: DataFrame, store: Store) -> None:
+def test_batches_are_transformed(rows: DataFrame, store: Store) -> None:
     def doubled(frame: Any) -> Any:
         frame["both"] = [[a, b] for a, b in zip(frame["a"], frame["b"], strict=True)]
         frame["y"] = 2 * frame["y"]
@@ -200,7 +199,6 @@ def test_batches_are_transformed_and_gradients_added_up(rows: DataFrame, store: 
         transformation_fn=doubled,
         transformation_removed_fields=["both"],
         train_minibatch_fn=one_step,
-        backward_passes_per_step=2,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.02),
         epochs=15,
         reader_pool_type="dummy",
@@ -208,6 +206,47 @@ def test_batches_are_transformed_and_gradients_added_up(rows: DataFrame, store: 
         loss_constructors=torch.nn.MSELoss,
     ).fit(rows)
     torch.testing.assert_close(trained.getModel().bias, torch.tensor([6.0]), atol=0.2, rtol=0)
+
+
+def test_indices_steps_compression_and_a_data_module_of_the_user(rows: DataFrame, store: Store) -> None:
+    class Own(ParquetDataModule):  # with the arguments that all have, and no more
+        def __init__(self, train_dir: str, val_dir: str | None, num_train_epochs: int, has_val: bool, train_batch_size: int, val_batch_size: int, shuffle: bool, transform_fn: Any, inmemory_cache_all: bool, cur_shard: int, shard_count: int, schema_fields: Any, storage_options: Any, steps_per_epoch_train: int, steps_per_epoch_val: int, verbose: bool) -> None:  # fmt: skip
+            super().__init__(train_dir, val_dir, num_train_epochs, has_val, train_batch_size, val_batch_size, shuffle, transform_fn, inmemory_cache_all, cur_shard, shard_count, schema_fields, storage_options, steps_per_epoch_train, steps_per_epoch_val, verbose)  # fmt: skip
+
+        def train_data(self) -> Any:
+            for batch in super().train_data():
+                yield {**batch, "y": 0 * batch["y"] + 7}
+
+    seen: list[Any] = []
+
+    def look(model: Any, optimizer: Any, transform: Any, loss_fn: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        from horovod.torch import Compression
+
+        assert (inputs[0].dtype, tuple(labels[0].shape), set(labels[0].tolist()[0])) == (torch.int64, (4, 1), {7.0})
+        assert optimizer._settings.gradients.compression is Compression.fp16
+        seen.append(1)
+        assert len(seen) <= 3
+        outputs, labels = transform(model(inputs[0].flatten()), labels)
+        return outputs, loss_fn(outputs, labels)
+
+    model = torch.nn.Embedding(2, 1)
+    trained = estimator(
+        store,
+        model,
+        feature_cols=["above"],
+        categorical_cols=["above"],
+        label_shapes=[[-1, 1]],
+        batch_size=4,
+        epochs=1,
+        train_steps_per_epoch=3,
+        gradient_compression=Compression.fp16,
+        train_minibatch_fn=look,
+        data_module=Own,
+    ).fit(rows)
+    values = model.weight.flatten().tolist()
+    assert losses(trained)[0] > 1  # labels are 7, and nothing has stepped
+    for row in trained.transform(rows.limit(3)).collect():
+        assert row["y__output"] == pytest.approx(values[row["above"]])
 
 
 def test_estimators_and_models_are_written_and_read(rows: DataFrame, store: Store, tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ def test_paths_of_hdfs(stores: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert store.get_localized_path("hdfs://nn:8020/user/x") == "/user/x"
     assert stores.HDFSStore("/user/x", host="nn", port=1).get_full_path("/y") == "hdfs://nn:1/y"
     assert stores.HDFSStore("hdfs:///user/x").get_runs_path() == "hdfs:///user/x/runs"
+    login = stores.HDFSStore("hdfs://nn:1/x", user="me", kerb_ticket="/t", storage_options={"replication": 2})
+    assert login.storage_options == {"user": "me", "kerb_ticket": "/t", "replication": 2}  # by which ranks read
     for bad in ("s3://b/x", "", "hdfs://nn:8020", "user/x"):
         with pytest.raises(ValueError, match=r"expected hdfs://namenode:port/path, hdfs:///path or /path"):
             stores.HDFSStore(bad)

@@ -7,19 +7,11 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from horovod.spark.common._packages import imported
 from horovod.spark.common._store_base import Store
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-
-
-def imported(name: str, needed_for: str) -> Any:
-    """The module; ImportError says what to install."""
-    try:
-        return __import__(name, fromlist=["_"])
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(f"{needed_for} needs {package}: `pip install {package}` ({error})", name=name) from error
 
 
 class FilesystemStore(Store):

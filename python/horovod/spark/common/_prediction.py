@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -16,6 +17,29 @@ from horovod.spark.common._columns import Column, Columns, stacked
 from horovod.spark.common._preparation import missing_columns
 
 Predictor = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+class LazyPredictor(ABC):
+    """A Predictor that travels to executors as bytes, and makes its model, on CPUs, at its first use in a process."""
+
+    _model: Any = None
+
+    @abstractmethod
+    def load(self) -> Any:
+        """The model."""
+
+    @abstractmethod
+    def predict(self, model: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """What the model says of the arrays, one for each feature: one for each label."""
+
+    def __call__(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        if self._model is None:
+            self._model = self.load()
+        return self.predict(self._model, arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_model"}
+
 
 _ROWS = 256  # of which a prediction is made at once
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horovod.spark.common._columns import Columns, arrays_of
-from horovod.spark.common._filesystem_store import imported
+from horovod.spark.common._packages import imported
 
 if TYPE_CHECKING:
     import pyarrow as pa

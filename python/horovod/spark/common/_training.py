@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from horovod import _env
 from horovod.spark.common._columns import Columns
-from horovod.spark.common._filesystem_store import imported
+from horovod.spark.common._packages import imported
 from horovod.spark.common._preparation import steps_of_epoch
 from horovod.spark.common._store_base import RemoteStore
 from horovod.spark.common.datamodule import DataModule, ParquetDataModule, transformation
@@ -135,15 +135,16 @@ class Training:
         gpu = assigned[0] if assigned else _gpu_of(int(_env.get("HOROVOD_LOCAL_RANK") or 0))
         _env.apply({"CUDA_VISIBLE_DEVICES": gpu if self.use_gpu else ""})
 
-    def device_index(self, local_rank: int, count: int) -> int:
-        """The number of this rank's GPU among `count`: the one that Spark has assigned to its task, else that of
-        `local_rank`. ValueError: Spark names it otherwise than by a number."""
-        assigned = get_available_devices()
-        if not assigned:
-            return local_rank % count
-        if not assigned[0].isdecimal() or int(assigned[0]) >= count:
-            raise ValueError(f"Spark has assigned the GPU {assigned[0]!r} to this task, expected 0 to {count - 1}")
-        return int(assigned[0])
+
+def gpu_index(local_rank: int, count: int) -> int:
+    """The number of a rank's GPU among `count`: the one that Spark has assigned to its task, else that of `local_rank`.
+    ValueError: Spark names it otherwise than by a number."""
+    assigned = get_available_devices()
+    if not assigned:
+        return local_rank % count
+    if not assigned[0].isdecimal() or int(assigned[0]) >= count:
+        raise ValueError(f"Spark has assigned the GPU {assigned[0]!r} to this task, expected 0 to {count - 1}")
+    return int(assigned[0])
 
 
 def _gpu_of(local_rank: int) -> str:

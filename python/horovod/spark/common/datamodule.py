@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from horovod.spark.common._columns import Columns
-from horovod.spark.common._filesystem_store import imported
+from horovod.spark.common._packages import imported
 from horovod.spark.common._reader import Batch, Reader
 
 __all__ = ["DataModule", "ParquetDataModule", "PetastormDataModule"]
@@ -124,6 +124,8 @@ class ParquetDataModule(DataModule):
         reader = self._reader(
             self.train_dir, self.train_batch_size, "train_workers", endless=True, shuffle=self.shuffle, **more
         )
+        if self.verbose:
+            print(f"shard {self.cur_shard}: {reader.rows} of {reader.total_rows} rows of {self.train_dir}", flush=True)
         return iter(reader)
 
     def val_data(self) -> Reader:

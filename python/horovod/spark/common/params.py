@@ -122,7 +122,7 @@ _OF_ESTIMATORS = (
     Parameter("feature_cols", "the columns that the model gets, one for each input", None, _columns),
     Parameter("label_cols", "the columns that the loss gets, one for each output", None, _columns),
     Parameter("label_shapes", "the shape of each label, -1 for the batch", None, list),
-    Parameter("continuous_cols", "features that are numbers", None, _columns),
+    Parameter("continuous_cols", "accepted, without effect", None, _columns),
     Parameter("categorical_cols", "features that are indices: they keep their integer type", None, _columns),
     Parameter("validation", "a fraction of the rows, or a column that is true or above 0 in them", None, _validation),
     Parameter("callbacks", "callbacks of the framework", (), list),

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlparse
 
-from horovod.spark.common._filesystem_store import FilesystemStore, imported
+from horovod.spark.common._filesystem_store import FilesystemStore
+from horovod.spark.common._packages import imported
 from horovod.spark.common._store_base import Store
 
 __all__ = ["DBFSLocalStore", "FilesystemStore", "HDFSStore", "LocalStore", "Store"]

@@ -15,17 +15,13 @@ import cloudpickle
 import numpy as np
 
 from horovod import _env
+from horovod.spark.common._packages import package_of
+from horovod.spark.common._prediction import LazyPredictor
 
-_PACKAGES = ("keras", "tf_keras")
 
-
-def package_of(model: Any) -> str | None:
+def keras_of(model: Any) -> str | None:
     """ "keras" or "tf_keras", that of which `model` is a Model; None if it is none."""
-    for name in _PACKAGES:
-        package = sys.modules.get(name)
-        if package is not None and isinstance(model, package.Model):
-            return name
-    return None
+    return package_of(model, "Model", ("keras", "tf_keras"))
 
 
 @dataclass(frozen=True)
@@ -129,22 +125,17 @@ def labels_of(model: Any, arrays: Sequence[np.ndarray], shapes: Sequence[Sequenc
 
 
 @dataclass
-class KerasPredictor:
-    """The model as executors need it: a function of arrays, on CPUs. `custom` is a pickle of its custom objects."""
+class KerasPredictor(LazyPredictor):
+    """Predictions of a model of Keras. `custom` is a pickle of its custom objects."""
 
     content: bytes
     custom: bytes
     keras: Keras
 
-    def __post_init__(self) -> None:
-        self._model: Any = None
+    def load(self) -> Any:
+        self.keras.load()
+        return model_from_bytes(self.content, cloudpickle.loads(self.custom), self.keras.package)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_model": None}
-
-    def __call__(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        if self._model is None:
-            self.keras.load()
-            self._model = model_from_bytes(self.content, cloudpickle.loads(self.custom), self.keras.package)
-        made = self._model.predict_on_batch(inputs_of(self._model, arrays))
+    def predict(self, model: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        made = model.predict_on_batch(inputs_of(model, arrays))
         return [np.asarray(one) for one in (made if isinstance(made, (list, tuple)) else [made])]

@@ -13,7 +13,7 @@ from horovod.spark.common._training import DataSet
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.estimator import HorovodEstimator, HorovodModel
 from horovod.spark.common.params import Parameter
-from horovod.spark.keras._models import Keras, KerasPredictor, model_bytes, model_from_bytes, package_of
+from horovod.spark.keras._models import Keras, KerasPredictor, keras_of, model_bytes, model_from_bytes
 from horovod.spark.keras._training import KerasTraining, Parts, train
 
 __all__ = ["KerasEstimator", "KerasModel"]
@@ -27,7 +27,7 @@ class _KeepsKerasModels:
     value: Any
 
     def _encoded(self, name: str, value: Any) -> Any:
-        package = package_of(value) if name == "model" else None
+        package = keras_of(value) if name == "model" else None
         if package is None:
             return value
         return package, model_bytes(value), cloudpickle.dumps(self.value("custom_objects"))
@@ -56,7 +56,7 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
     def _check(self) -> None:
         super()._check()
         who, model = type(self).__name__, self.value("model")
-        package = package_of(model)
+        package = keras_of(model)
         if package is None:
             raise ValueError(f"{who}: model is a {type(model).__name__}, expected a keras.Model")
         for name in ("optimizer", "loss"):
@@ -111,7 +111,7 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
 
     def _train(self, backend: Backend, data: DataSet) -> KerasModel:
         training = self._training(data, backend.num_processes())
-        keras_here = Keras.here(str(package_of(self.value("model"))))
+        keras_here = Keras.here(str(keras_of(self.value("model"))))
         keras = importlib.import_module(keras_here.package)
         parts = self._parts(keras)
         told = KerasTraining(
@@ -150,4 +150,4 @@ class KerasModel(_KeepsKerasModels, HorovodModel):
     def _predictor(self) -> KerasPredictor:
         model = self.value("model")
         custom = cloudpickle.dumps(self.value("custom_objects") or {})
-        return KerasPredictor(model_bytes(model), custom, Keras.here(str(package_of(model))))
+        return KerasPredictor(model_bytes(model), custom, Keras.here(str(keras_of(model))))

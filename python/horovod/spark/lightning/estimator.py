@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
+from horovod.spark.common._packages import package_of
 from horovod.spark.common._training import DataSet
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.params import Parameter
@@ -29,11 +29,7 @@ _PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
 def _package_of(model: Any) -> str | None:
     """The package of which `model` is a LightningModule."""
-    for name in _PACKAGES:
-        package = sys.modules.get(name)
-        if package is not None and isinstance(model, package.LightningModule):
-            return name
-    return None
+    return package_of(model, "LightningModule", _PACKAGES)
 
 
 def _installed() -> str:

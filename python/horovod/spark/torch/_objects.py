@@ -12,6 +12,8 @@ import cloudpickle
 import numpy as np
 import torch
 
+from horovod.spark.common._prediction import LazyPredictor
+
 Shapes = Sequence[Sequence[int]] | None
 
 
@@ -119,22 +121,17 @@ def fitted(outputs: list[torch.Tensor], labels: list[torch.Tensor]) -> list[torc
 
 
 @dataclass
-class TorchPredictor:
-    """The model as executors need it: a function of arrays, on CPUs."""
+class TorchPredictor(LazyPredictor):
+    """Predictions of a module. `content` is packed(); `whole` says which features keep their integer type."""
 
     content: bytes
     shapes: Shapes
     whole: tuple[bool, ...] | None = None
 
-    def __post_init__(self) -> None:
-        self._model: Any = None
+    def load(self) -> Any:
+        return unpacked(self.content)[0].to("cpu").eval()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_model": None}
-
-    def __call__(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        if self._model is None:
-            self._model = unpacked(self.content)[0].to("cpu").eval()
+    def predict(self, model: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
         with torch.no_grad():
-            made = self._model(*inputs_of(arrays, self.shapes, float_type(self._model), whole=self.whole))
+            made = model(*inputs_of(arrays, self.shapes, float_type(model), whole=self.whole))
         return [output.double().numpy() for output in outputs_of(made)]

@@ -14,7 +14,7 @@ import torch
 
 import horovod.torch as hvd
 from horovod.spark.common._reader import Batch
-from horovod.spark.common._training import Training
+from horovod.spark.common._training import Training, gpu_index
 from horovod.spark.torch import _objects
 from horovod.spark.torch._losses import Loss, moved
 
@@ -229,7 +229,7 @@ def _device(training: Training) -> torch.device:
         raise RuntimeError(f"ranks train on different devices, {dict(said)}; use_gpu=False lets all use CPUs")
     if not use:
         return torch.device("cpu")
-    device = torch.device("cuda", training.device_index(hvd.local_rank(), torch.cuda.device_count()))
+    device = torch.device("cuda", gpu_index(hvd.local_rank(), torch.cuda.device_count()))
     torch.cuda.set_device(device)
     return device
 
