@@ -186,11 +186,8 @@ class UpdateEpochState:
         self.state.epoch = self.initial_epoch + epoch + 1
 
 
-class _Keras3Store:
-    """The values of Keras 3's variables, which are current between the steps of a compiled fit()."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+class EagerVariables:
+    """The values of variables that exist outside of graphs. Derived classes broadcast them."""
 
     def prepare(self, variables: Sequence[Any]) -> None:
         pass
@@ -201,6 +198,13 @@ class _Keras3Store:
     def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
+
+
+class _Keras3Store(EagerVariables):
+    """Of Keras 3's variables, which are current between the steps of a compiled fit()."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     def broadcast(self, variables: Sequence[Any]) -> None:
         self._backend.broadcast_variables(variables, 0, "")

@@ -7,7 +7,6 @@ that begins anew forgets what JAX has compiled, so the next step is compiled aga
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,13 +37,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     again, the state returns to its last commit, and `func` is called anew; it gives what `func` gives. Results that
     `func` has not waited for are not looked at: state.commit() waits for those that it keeps.
     """
-
-    @functools.wraps(func)
-    def with_internal_errors(*args: Any, **kwargs: Any) -> Any:
-        with _internal_errors():
-            return func(*args, **kwargs)
-
-    return run_fn(with_internal_errors, restart_session)
+    return run_fn(_internal_errors()(func), restart_session)
 
 
 def _copy(value: Any) -> Any:

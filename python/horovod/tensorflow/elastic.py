@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from horovod._keras.elastic import ModelState
+from horovod._keras.elastic import EagerVariables, ModelState
 from horovod.common.elastic import ObjectState, restart_session, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow._session import basics
@@ -44,28 +42,10 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     `state`: a TensorFlowState or a TensorFlowKerasState. When a collective fails, Horovod is shut down and initialised
     again, the state returns to its last commit, and `func` is called anew; it gives what `func` gives.
     """
-
-    @functools.wraps(func)
-    def with_internal_errors(*args: Any, **kwargs: Any) -> Any:
-        with _internal_errors():
-            return func(*args, **kwargs)
-
-    return run_fn(with_internal_errors, restart_session)
+    return run_fn(_internal_errors()(func), restart_session)
 
 
-class _Eager:
-    """The values of variables that exist outside of graphs."""
-
-    def read(self, variables: Sequence[Any]) -> list[Any]:
-        return [np.array(variable.numpy()) for variable in variables]
-
-    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-
-    def prepare(self, variables: Sequence[Any]) -> None:
-        pass
-
+class _Eager(EagerVariables):
     def broadcast(self, variables: Sequence[Any]) -> None:
         with _internal_errors():
             broadcast_variables(variables, root_rank=0)
