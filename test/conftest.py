@@ -1,4 +1,4 @@
-"""Fixtures of all Python suites: starting real jobs through horovodrun."""
+"""Fixtures of all Python suites: starting real jobs through horovodrun; what tests of ranks ask for."""
 
 from __future__ import annotations
 
@@ -70,3 +70,8 @@ def horovodrun(horovodrun_path: str) -> RunJob:
         return run_to_end([horovodrun_path, "-np", str(ranks), *flags, *python, *command], env, deadline_s)
 
     return run
+
+
+@pytest.fixture
+def several_ranks() -> None:
+    """Marks a test of the folders ranks/ that makes no sense on one rank: rank_world.choose() leaves it out there."""

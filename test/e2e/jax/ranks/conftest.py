@@ -27,11 +27,6 @@ def session() -> Iterator[None]:
     check_nothing_is_left()
 
 
-@pytest.fixture
-def several_ranks() -> None:
-    """Marks a test that makes no sense on one rank."""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what does not fit the number of ranks."""
     choose(config, items)

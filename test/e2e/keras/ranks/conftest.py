@@ -76,18 +76,8 @@ def face() -> Any:
 
 
 @pytest.fixture
-def several_ranks() -> None:
-    """Marks a test that makes no sense on one rank."""
-
-
-@pytest.fixture
 def on_jax() -> None:
     """Marks a test of what only JAX has."""
-
-
-@pytest.fixture
-def on_tensorflow() -> None:
-    """Marks a test of what only TensorFlow has."""
 
 
 @pytest.fixture

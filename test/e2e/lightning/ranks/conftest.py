@@ -30,10 +30,6 @@ if os.environ.get("HVD_LIGHTNING_RANKS") == "1":
         """One folder for all ranks."""
         return Path(hvd.broadcast_object(str(tmp_path), 0))
 
-    @pytest.fixture
-    def several_ranks() -> None:
-        """Marks a test that makes no sense on one rank."""
-
     def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
         choose(config, items)
 

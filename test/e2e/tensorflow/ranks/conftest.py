@@ -30,11 +30,6 @@ def session() -> Iterator[None]:
 
 
 @pytest.fixture
-def several_ranks() -> None:
-    """Marks a test that makes no sense on one rank."""
-
-
-@pytest.fixture
 def xla() -> None:
     """Marks a test that needs a TensorFlow whose XLA compiles our collectives."""
 

@@ -46,11 +46,6 @@ def world_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def several_ranks() -> None:
-    """Marks a test that makes no sense on one rank."""
-
-
-@pytest.fixture
 def one_host() -> None:
     """Marks a test of what only ranks of one host do."""
 
