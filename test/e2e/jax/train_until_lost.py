@@ -5,35 +5,13 @@ horovodrun -np 2 python train_until_lost.py kill|stall
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import time
 
 import jax
 import optax
 
 import horovod.jax as hvd
-from when_waiting import when_waiting
-
-END_IN_STEP = 20
-
-
-def end_now(number: int) -> None:
-    print("ends", time.time(), flush=True)
-    os.kill(os.getpid(), number)
-
-
-def end(step: int) -> None:
-    if step != END_IN_STEP:
-        return
-    if sys.argv[1] == "stall":
-        if hvd.rank() == 1:
-            time.sleep(60)
-        else:
-            when_waiting(lambda: end_now(signal.SIGINT))
-    elif hvd.rank() == 1:
-        end_now(signal.SIGKILL)
+from ends import END_IN_STEP, end
 
 
 def main() -> None:
@@ -49,7 +27,8 @@ def main() -> None:
 
     try:
         for number in range(1_000_000):
-            end(number)
+            if number == END_IN_STEP:
+                end(hvd.rank())
             params, state = step(params, state)
             jax.block_until_ready(params)
     except jax.errors.JaxRuntimeError as error:

@@ -5,8 +5,6 @@ KERAS_BACKEND=jax horovodrun -np 3 python fit_until_lost.py kill|interrupt
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from typing import Any
@@ -15,36 +13,22 @@ import keras
 import numpy as np
 
 import horovod.keras as hvd
+from ends import END_IN_STEP, end
 from horovod import _core
-from when_waiting import when_waiting
-
-END_IN_STEP = 20
-SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT}
 
 
 class EndInStep(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        if batch != END_IN_STEP:
-            return
-        if sys.argv[1] == "stall":
-            if hvd.rank() == 1:
-                time.sleep(60)
-            else:
+        if batch == END_IN_STEP:
+            if sys.argv[1] == "stall" and hvd.rank() != 1:
                 let_steps_end()
-                when_waiting(lambda: end_now(signal.SIGINT))
-        elif hvd.rank() == 1:
-            end_now(SIGNALS[sys.argv[1]])
+            end(hvd.rank())
 
 
 def let_steps_end() -> None:
     """XLA may still compute the step before, and its operations have the names of those of the next."""
     while _core.pending_operations():
         time.sleep(0.01)
-
-
-def end_now(number: int) -> None:
-    print("ends", time.time(), flush=True)
-    os.kill(os.getpid(), number)
 
 
 def dense() -> Any:

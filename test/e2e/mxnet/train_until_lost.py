@@ -5,37 +5,13 @@ horovodrun -np 2 python train_until_lost.py kill|stall|raise wait|call
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 
 import mxnet as mx
 
 import horovod.mxnet as hvd
-from when_waiting import when_waiting
-
-END_IN_STEP = 20
-
-
-def end_now(number: int) -> None:
-    print("ends", time.time(), flush=True)
-    os.kill(os.getpid(), number)
-
-
-def end(step: int) -> None:
-    if step != END_IN_STEP:
-        return
-    if sys.argv[1] == "stall":
-        if hvd.rank() == 1:
-            time.sleep(60)
-        else:
-            when_waiting(lambda: end_now(signal.SIGINT))
-    elif hvd.rank() == 1:
-        if sys.argv[1] == "raise":
-            print("ends", time.time(), flush=True)
-            raise ValueError("no more of this")
-        end_now(signal.SIGKILL)
+from ends import END_IN_STEP, end
 
 
 def main() -> None:
@@ -47,7 +23,8 @@ def main() -> None:
     x = mx.nd.ones((4, 1000))
     try:
         for number in range(1_000_000):
-            end(number)
+            if number == END_IN_STEP:
+                end(hvd.rank())
             with mx.autograd.record():
                 loss = (net(x) ** 2).sum()
             loss.backward()
