@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from page_faults import BEYOND_MALLOC, FRESH, faults
 
 LARGE = 1 << 20
-BEYOND_MALLOC = 9 << 20  # elements; malloc maps 36 MiB anew each time: nine thousand pages
-FRESH = 4000
-
-
-def faults(body: Callable[[], object]) -> int:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    body()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def test_large_results_come_from_pages_that_were_used_before() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 import horovod.torch as hvd
 from buckets import VIEWS, are_views, gradients_of, pair, take_steps, twin_backward
 from horovod.torch import _buckets
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, train_with_scaler, wrap
 
 
 @pytest.mark.usefixtures("several_ranks")
@@ -64,15 +64,7 @@ def test_passes_and_scripts_that_keep_their_gradients() -> None:
 @pytest.mark.usefixtures("cpu_scaler")
 def test_a_gradient_scaler_and_a_copies_of_gradients() -> None:
     model, optimizer, _, _ = pair(torch.float32)
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    for step in range(3):
-        optimizer.zero_grad(set_to_none=False)
-        scaler.scale(loss(model, batch(hvd.rank(), step, torch.float32))).backward()
-        optimizer.synchronize()
-        scaler.unscale_(optimizer)
-        with optimizer.skip_synchronize():
-            scaler.step(optimizer)
-        scaler.update()
+    train_with_scaler(model, optimizer, set_to_none=False)
     assert_all_ranks_hold(model)
     grad = model[0].weight.grad
     other = copy.deepcopy(grad)

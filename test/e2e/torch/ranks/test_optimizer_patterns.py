@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, train_with_scaler, wrap
 
 
 def test_clipping() -> None:
@@ -43,15 +43,7 @@ def test_synchronising_twice_warns_once_and_keeps_an_average() -> None:
 def test_a_gradient_scaler() -> None:
     model = net(torch.float32)
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    for step in range(3):
-        optimizer.zero_grad()
-        scaler.scale(loss(model, batch(hvd.rank(), step, torch.float32))).backward()
-        optimizer.synchronize()
-        scaler.unscale_(optimizer)
-        with optimizer.skip_synchronize():
-            scaler.step(optimizer)
-        scaler.update()
+    train_with_scaler(model, optimizer)
     assert_all_ranks_hold(model)
 
 

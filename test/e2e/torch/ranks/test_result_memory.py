@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import pickle
-import resource
 from collections.abc import Callable
 
 import pytest
 import torch
 
 import horovod.torch as hvd
+from page_faults import BEYOND_MALLOC, FRESH, faults
 from world import FAILURES, assert_same, assert_usable, of_rank
 
 LARGE = (1 << 20,)
-BEYOND_MALLOC = 9 << 20  # elements; malloc maps 36 MiB anew each time: nine thousand pages
-FRESH = 4000  # page faults: fresh memory has more
-
-
-def faults(body: Callable[[], object]) -> int:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    body()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def test_pages_of_results_that_are_gone_serve_the_next() -> None:

@@ -38,6 +38,19 @@ def wrap(model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> 
     return hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
 
 
+def train_with_scaler(model: nn.Module, optimizer: Any, set_to_none: bool = True) -> None:
+    """Three steps in float32."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(3):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        scaler.scale(loss(model, batch(hvd.rank(), step, torch.float32))).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+
+
 def assert_close(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
     for a, b in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a, b, **tolerance)
