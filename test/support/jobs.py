@@ -1,4 +1,4 @@
-"""Running commands and jobs to their end, with a deadline."""
+"""Running commands and jobs to their end, and waiting for what they do, with a deadline."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import textwrap
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,15 @@ def free_ports(count: int) -> list[int]:
 
 def free_port() -> int:
     return free_ports(1)[0]
+
+
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Waits until the condition holds; fails the test when it does not in time."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {deadline_s} s: {what}")
+        time.sleep(0.01)
 
 
 def assert_soon(measure: Callable[[], float], limit_s: float) -> None:

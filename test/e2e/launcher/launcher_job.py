@@ -13,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from jobs import DEADLINE_S
+from jobs import DEADLINE_S, eventually
 
 MARKER = "HVD_E2E_MARKER"
+# How a rank's program begins that adds up its number, from 1 on, with those of the others: value[0].
+ADDS_UP = """
+import ctypes
+from horovod._common.native import core
+core.init()
+value = (ctypes.c_float * 1)(core.rank() + 1.0)
+at = ctypes.addressof(value)
+call = (core.OP_ALLREDUCE, "sum", -1, ())
+core.enqueue(call, (at, at, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+"""
 GONE_S = 15.0  # what ends with its launcher, TERM and KILL included; after 20 s of silence LeaseWatch would end it
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Waits until the condition holds; fails the test when it does not in time."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(f"not within {deadline_s} s: {what}")
-        time.sleep(0.01)
 
 
 def make_token(path: Path) -> Path:

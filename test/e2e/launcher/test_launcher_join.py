@@ -10,19 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from launcher_job import RunningJob, StartJob, eventually, make_token
+from launcher_job import ADDS_UP, RunningJob, StartJob, eventually, make_token
 
 from jobs import DEADLINE_S
 
 # The ranks add up their numbers, once the test lets them.
-RANK = """
-import ctypes, os, pathlib, sys, time
-from horovod._common.native import core
-core.init()
-value = (ctypes.c_float * 1)(core.rank() + 1.0)
-at = ctypes.addressof(value)
-call = (core.OP_ALLREDUCE, "sum", -1, ())
-core.enqueue(call, (at, at, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+RANK = ADDS_UP + """
+import os, pathlib, sys, time
 print(os.environ["HOROVOD_HOSTNAME"], core.local_rank(), value[0], os.environ["OF_THE_USER"])
 print(("x" * 999 + "\\n") * 3000, end="")
 print("SSH_CONNECTION" in os.environ, flush=True)

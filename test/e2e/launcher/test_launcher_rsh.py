@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launcher_job import StartJob, eventually
+from launcher_job import ADDS_UP, StartJob, eventually
 
 # As the MPI operator's script calls `kubectl exec`: the pod's name, then a command whose words a shell in the pod gets. A
 # pod is a host of its own name here, which it tells in its prompt's place; it does not have the launcher's environment.
@@ -22,14 +22,8 @@ exec env -i HOME=/ PATH=/usr/local/bin:/usr/bin:/bin POD="$pod" sh -c "$*" {redi
 """
 
 # Two ranks add up their numbers: the job is one.
-RANK = """
-import ctypes, os
-from horovod._common.native import core
-core.init()
-value = (ctypes.c_float * 1)(core.rank() + 1.0)
-at = ctypes.addressof(value)
-call = (core.OP_ALLREDUCE, "sum", -1, ())
-core.enqueue(call, (at, at, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+RANK = ADDS_UP + """
+import os
 print(os.environ.get("POD"), os.environ["HOROVOD_HOSTNAME"], core.local_size(), value[0], os.environ["OF_THE_USER"])
 print(os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/uts"))
 """

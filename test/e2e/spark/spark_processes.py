@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from jobs import eventually
 
 START_S = 150.0  # of Spark, too, on a busy machine
 
 
 def soon(condition: Callable[[], bool], what: str, deadline_s: float = 40.0) -> None:
-    """Waits until the condition holds; fails the test when it does not in time."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(f"not within {deadline_s} s: {what}")
-        time.sleep(0.02)
+    """As eventually(), but for what must not last until something gives up by itself."""
+    eventually(condition, what, deadline_s)
 
 
 def command_line(pid: int) -> str:

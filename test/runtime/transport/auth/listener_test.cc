@@ -56,6 +56,22 @@ Bytes unsigned_hello() {
   return bytes;
 }
 
+void receive_from_rank_1(Fabric& fabric) {
+  auto context = fabric.make_context(1, {0, 1}).value();
+  std::uint32_t value = 0;
+  auto buffer = context->createUnboundBuffer(&value, sizeof(value));
+  buffer->recv(1, 1);
+  buffer->waitRecv();
+}
+
+void send_to_rank_0(Fabric& fabric) {
+  auto context = fabric.make_context(1, {0, 1}).value();
+  std::uint32_t value = 1;
+  auto buffer = context->createUnboundBuffer(&value, sizeof(value));
+  buffer->send(0, 1);
+  buffer->waitSend();
+}
+
 std::vector<Bytes> garbage() {
   const Bytes good = unsigned_hello();
   std::vector<Bytes> all;
@@ -118,20 +134,8 @@ TEST_CASE("A crowd of silent connections neither stays nor keeps a rank from con
   std::vector<Fd> idle;
   for (int i = 0; i < 400; ++i) idle.push_back(knock(*group.fabrics[0]));
   const auto errors = test::run_all({
-      [&] {
-        auto context = group.fabrics[0]->make_context(1, {0, 1}).value();
-        std::uint32_t value = 0;
-        auto buffer = context->createUnboundBuffer(&value, sizeof(value));
-        buffer->recv(1, 1);
-        buffer->waitRecv();
-      },
-      [&] {
-        auto context = group.fabrics[1]->make_context(1, {0, 1}).value();
-        std::uint32_t value = 1;
-        auto buffer = context->createUnboundBuffer(&value, sizeof(value));
-        buffer->send(0, 1);
-        buffer->waitSend();
-      },
+      [&] { receive_from_rank_1(*group.fabrics[0]); },
+      [&] { send_to_rank_0(*group.fabrics[1]); },
   });
   CHECK(errors == std::vector<std::string>{"", ""});
   for (const Fd& fd : idle) CHECK(read_until_closed(fd.get(), Millis(2000)).size() <= 1);
@@ -150,20 +154,10 @@ TEST_CASE("Hellos that anybody can make, waiting for a session, do not keep a ra
   CHECK(read_until_closed(crowd.front().get(), Millis(2000)) == Bytes{static_cast<std::uint8_t>(Refusal::kBusy)});
   REQUIRE(group.fabrics[1]->open(1, test::test_secret(), group.rows).is_ok());
   const auto errors = test::run_all({
-      [&] {
-        auto context = group.fabrics[1]->make_context(1, {0, 1}).value();
-        std::uint32_t value = 1;
-        auto buffer = context->createUnboundBuffer(&value, sizeof(value));
-        buffer->send(0, 1);
-        buffer->waitSend();
-      },
+      [&] { send_to_rank_0(*group.fabrics[1]); },
       [&] {
         if (!group.fabrics[0]->open(1, test::test_secret(), group.rows).is_ok()) throw std::runtime_error("open");
-        auto context = group.fabrics[0]->make_context(1, {0, 1}).value();
-        std::uint32_t value = 0;
-        auto buffer = context->createUnboundBuffer(&value, sizeof(value));
-        buffer->recv(1, 1);
-        buffer->waitRecv();
+        receive_from_rank_1(*group.fabrics[0]);
       },
   });
   CHECK(errors == std::vector<std::string>{"", ""});
