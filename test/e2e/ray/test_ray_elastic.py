@@ -63,6 +63,12 @@ def train(at_batch: Callable[[Any], None], is_done: Callable[[Any], bool]) -> An
     return rank(), size(), os.environ["HOROVOD_HOSTNAME"], os.getpid()
 
 
+def two_are_done(state: Any) -> bool:
+    from horovod._common.session import size
+
+    return state.batch >= BATCHES and size() == 2
+
+
 def run_and_change(executor: Any, arguments: Any, is_time: Callable[[Any], bool], change: Callable[[], Any]) -> Any:
     """The results of train(*arguments), and what was logged. `change` is called, by the thread that may add nodes, once
     something is logged for which `is_time`."""
@@ -125,18 +131,13 @@ def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, mak
         if state.batch == 2 and size() == 2 and rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def is_done(state: Any) -> bool:
-        from horovod._common.session import size
-
-        return state.batch >= BATCHES and size() == 2
-
     added: list[Any] = []
     executor = RayExecutor(settings(), min_workers=1, max_workers=2)
     executor.start()
     try:
         results, sizes = run_and_change(
             executor,
-            [at_batch, is_done],
+            [at_batch, two_are_done],
             lambda value: value["size"] == 1,
             lambda: added.extend(make_nodes(1, num_cpus=1)),
         )
@@ -150,17 +151,12 @@ def test_a_killed_rank_is_done_without_and_a_new_node_takes_part(nodes: Any, mak
 
 
 def test_a_lost_node_is_done_without(nodes: Any, make_nodes: Any, eventually: Any) -> None:
-    def is_done(state: Any) -> bool:
-        from horovod._common.session import size
-
-        return state.batch >= BATCHES and size() == 2
-
     (extra,) = make_nodes(1, num_cpus=1)
     executor = RayExecutor(settings(), min_workers=2)
     executor.start()
     results, _ = run_and_change(
         executor,
-        [lambda state: None, is_done],
+        [lambda state: None, two_are_done],
         lambda value: value["size"] == 3,
         lambda: make_nodes.remove(extra, allow_graceful=False),
     )
