@@ -128,7 +128,7 @@ def resident_mib(pid: int) -> float:
 
 
 @pytest.mark.slow
-def test_a_flood_of_eight_ranks_is_whole_and_takes_no_memory(start_job: StartJob, tmp_path: Path) -> None:
+def test_a_flood_of_eight_ranks_is_whole_and_takes_no_memory(start_job: StartJob) -> None:
     """100 MB: more in a second than eight ranks print in earnest. What is tested is that nothing is lost, not how fast it is."""
     script = (
         "import hashlib, os, sys\n"
@@ -202,7 +202,7 @@ def test_the_job_ends_when_nobody_reads_its_output(start_job: StartJob) -> None:
     job.wait_all_gone()
 
 
-def test_the_launcher_leaves_the_flags_of_its_stdout_alone(start_job: StartJob, horovodrun_path: str) -> None:
+def test_the_launcher_leaves_the_flags_of_its_stdout_alone(horovodrun_path: str) -> None:
     # The shell that started us shares the terminal or pipe: O_NONBLOCK on it would break the shell.
     read_end, write_end = os.pipe()
     subprocess.run([horovodrun_path, "-np", "1", "echo", "x"], stdout=write_end, check=True)

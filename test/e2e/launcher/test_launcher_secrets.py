@@ -55,7 +55,7 @@ def test_every_job_has_another_secret(start_job: StartJob, ask: str) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
-def test_another_user_does_not_get_the_secret(start_job: StartJob, tmp_path: Path) -> None:
+def test_another_user_does_not_get_the_secret(start_job: StartJob) -> None:
     script = "import os, socket, struct\nos.setuid(65534)\n" + ASK.replace("assert uid == os.getuid()", "")
     job = start_job("-np", "1", sys.executable, "-c", script)
     assert job.wait() != 0
@@ -109,7 +109,7 @@ def test_verbose_masks_what_looks_like_a_secret(start_job: StartJob) -> None:
     assert "host localhost runs rank 0" in job.err
 
 
-def test_ranks_have_the_environment_of_the_launcher_and_of_the_job(start_job: StartJob, tmp_path: Path) -> None:
+def test_ranks_have_the_environment_of_the_launcher_and_of_the_job(start_job: StartJob) -> None:
     job = start_job(
         "-np", "2", "-H", "localhost:1,127.0.0.1:1", "env",
         env={"HVD_LINES": "a=b;c", "CUDA_VISIBLE_DEVICES": "1", "HOROVOD_RANK": "77", "_HOROVOD_SECRET_KEY": "old"},

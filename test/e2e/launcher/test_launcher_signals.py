@@ -169,7 +169,7 @@ def test_a_signal_for_the_program_does_not_hit_its_helpers(start_job: StartJob) 
     assert job.wait() == 143
 
 
-def test_what_is_ignored_at_the_start_stays_ignored(start_job: StartJob, horovodrun_path: str, tmp_path: Path) -> None:
+def test_what_is_ignored_at_the_start_stays_ignored(horovodrun_path: str, tmp_path: Path) -> None:
     """`nohup horovodrun ... &`, and the terminal closes."""
     out = tmp_path / "out"
     go = tmp_path / "go"

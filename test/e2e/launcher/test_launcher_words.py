@@ -140,7 +140,7 @@ def test_what_a_rank_dies_of_is_said_in_words_and_kept_for_programs(start_job: S
     assert "--log-dir: cannot make the directory" in job.err
 
 
-def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_told_from_others(horovodrun_path: str, tmp_path: Path) -> None:
+def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_told_from_others(horovodrun_path: str) -> None:
     """The kernel's files are stand-ins in a mount namespace: nothing here is to run out of memory."""
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode != 0:
         pytest.skip("mount namespaces are not allowed here")

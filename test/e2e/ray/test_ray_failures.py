@@ -78,7 +78,7 @@ def test_the_other_ranks_say_who_raised(executor: Any) -> None:
         ray.get(first)
 
 
-def test_a_killed_rank_is_named_with_its_node(executor: Any, eventually: Any) -> None:
+def test_a_killed_rank_is_named_with_its_node(executor: Any) -> None:
     def train() -> None:
         from horovod._common import session as hvd
 

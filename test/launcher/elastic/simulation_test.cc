@@ -26,7 +26,6 @@ class World {
     return wrong_;
   }
   int rounds() const { return rounds_; }
-  bool has_ended_well() const { return has_ended_well_; }
 
  private:
   enum class Life { kStarting, kWaiting, kRunning, kEnded };
@@ -336,10 +335,7 @@ class World {
       case Kind::kNotify: is_disturbed_ = true; return;
       case Kind::kPrint:
       case Kind::kReport: return;
-      case Kind::kEnd:
-        has_ended_ = true;
-        has_ended_well_ = decision.is_well;
-        return;
+      case Kind::kEnd: has_ended_ = true; return;
     }
   }
 
@@ -359,7 +355,6 @@ class World {
   bool is_synchronised_ = false;
   int furthest_ = 0;  // what they synchronise to
   bool has_ended_ = false;
-  bool has_ended_well_ = false;
   int rounds_ = 0;
   std::string log_;
   std::string wrong_;

@@ -97,7 +97,7 @@ class EveryOther(HostDiscovery):
 
 @pytest.mark.parametrize("discovery", [EveryOther(), FixedHosts({"198.51.100.1": 1, "198.51.100.3": 1})])
 def test_the_discovery_of_an_executors_settings_makes_the_list_that_horovodrun_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, discovery: HostDiscovery
+    monkeypatch: pytest.MonkeyPatch, discovery: HostDiscovery
 ) -> None:
     nodes = [node(f"id-{number}", f"198.51.100.{number}", CPU=number + 2) for number in (1, 2, 3)]
     monkeypatch.setattr("ray.nodes", lambda: nodes)

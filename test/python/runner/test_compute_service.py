@@ -258,7 +258,7 @@ def test_another_key_is_not_answered(service: ComputeService, client: ComputeCli
     client.register_dispatcher(0, "still:1")
 
 
-def test_a_recorded_request_is_worth_nothing(service: ComputeService, client: ComputeClient) -> None:
+def test_a_recorded_request_is_worth_nothing(service: ComputeService) -> None:
     message = {"request": "register_dispatcher", "dispatcher_id": 0, "address": "evil:1"}
     connection, nonce = connect(service)
     recorded, _ = sealed(nonce, {**message, "address": "good:1"})

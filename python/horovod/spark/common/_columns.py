@@ -37,10 +37,6 @@ class Column:
     intermediate_format: str
 
     @property
-    def is_vector(self) -> bool:
-        return self.spark_data_type == "vector"
-
-    @property
     def is_scalar(self) -> bool:
         return self.intermediate_format == NO_CHANGE
 
