@@ -14,6 +14,7 @@ import numpy as np
 
 from horovod._common.array_types import CoreOutput, reducible_code, transferable
 from horovod._common.calls import CPU, Call
+from horovod._common.handles import wait_for_all
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
@@ -39,15 +40,8 @@ def _no_reduction(process_set_id: int) -> _Reduction:
 
 
 def _wait_for(started: Sequence[Handle]) -> None:
-    """Waits for all, then raises the first error. Ctrl-C ends it also on a thread that the main thread waits for."""
-    error: Exception | None = None
-    for native in started:
-        try:
-            native.wait_in_callback()
-        except Exception as raised:
-            error = error or raised
-    if error is not None:
-        raise error
+    """Ctrl-C ends it also on a thread that the main thread waits for."""
+    wait_for_all(native.wait_in_callback for native in started)
 
 
 def _run(submissions: Iterable[Sequence[Handle]]) -> None:

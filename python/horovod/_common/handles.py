@@ -6,13 +6,13 @@ holds the GIL. Neither keeps a lock: every step is one dictionary operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from horovod._core import Handle, HandleGroup
 
-__all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup"]
+__all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup", "wait_for_all"]
 
 
 class Pending(Protocol):
@@ -23,6 +23,18 @@ class Pending(Protocol):
 
     def done(self) -> bool: ...
     def wait(self) -> Any: ...
+
+
+def wait_for_all(waits: Iterable[Callable[[], object]]) -> None:
+    """Calls all, then raises the first error: until all have ended, somebody may still write to their memory."""
+    error: Exception | None = None
+    for wait in waits:
+        try:
+            wait()
+        except Exception as raised:
+            error = error or raised
+    if error is not None:
+        raise error
 
 
 class PendingCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from horovod import torch as hvd
 from horovod._common.gradient_options import Plan
+from horovod._common.handles import wait_for_all
 from horovod._common.local_variables import LocalVariables
 from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
@@ -47,20 +49,8 @@ class _Reduction(Reduction):
                 handles = [
                     hvd.allreduce_async_(one, name=name, **common) for one, name in zip(sent, names, strict=True)
                 ]
-            _wait_for(handles)
+            wait_for_all(functools.partial(hvd.synchronize, handle) for handle in handles)
             return [compression.decompress(tensor, context) for tensor, context in compressed]
-
-
-def _wait_for(handles: Sequence[int]) -> None:
-    """Waits for all, then raises the first error: nothing may write to a tensor after that."""
-    error: Exception | None = None
-    for handle in handles:
-        try:
-            hvd.synchronize(handle)
-        except Exception as raised:
-            error = error or raised
-    if error is not None:
-        raise error
 
 
 class _LocalPasses:

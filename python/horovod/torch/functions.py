@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from horovod._common import objects
+from horovod._common.handles import wait_for_all
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
@@ -52,18 +54,14 @@ class _InPlaceBroadcasts:
         self._started.append((handle, tensor, contiguous))
 
     def finish(self) -> None:
-        error: Exception | None = None
-        for handle, tensor, contiguous in self._started:
-            try:
-                handles.synchronize(handle)
-            except Exception as raised:
-                error = error or raised
-                continue
-            if contiguous.data_ptr() != tensor.data_ptr():
-                with torch.no_grad():
-                    tensor.copy_(contiguous)
-        if error is not None:
-            raise error
+        wait_for_all(functools.partial(self._finish, *started) for started in self._started)
+
+    @staticmethod
+    def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
+        handles.synchronize(handle)
+        if contiguous.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(contiguous)
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
