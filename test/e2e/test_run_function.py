@@ -29,6 +29,15 @@ class Unpicklable(Exception):
         super().__init__(f"{one} and {two}")
 
 
+def allreduce_one() -> None:
+    from horovod._common.native import core
+
+    value = (ctypes.c_float * 1)(1.0)
+    address = ctypes.addressof(value)
+    tensor = (address, address, [1], core.DTYPE_FLOAT32, -1)
+    core.enqueue((core.OP_ALLREDUCE, "x", -1, ()), tensor, (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+
+
 def test_results_come_in_rank_order_however_large_and_output_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     factor = 3
 
@@ -58,12 +67,7 @@ def test_the_exception_of_the_first_rank_that_failed_is_the_cause(capfd: pytest.
         core.init()
         if core.rank() == 1:
             raise FileNotFoundError(2, "no such data", "train.csv")
-        value = (ctypes.c_float * 1)(1.0)
-        address = ctypes.addressof(value)
-        call = (core.OP_ALLREDUCE, "x", -1, ())
-        core.enqueue(
-            call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value
-        ).wait()
+        allreduce_one()
 
     with pytest.raises(
         RuntimeError, match=r"rank 1 raised FileNotFoundError.*\nProcess name: 1\nExit code: 1"
@@ -106,12 +110,7 @@ def test_a_rank_that_ended_well_while_others_needed_it_is_named() -> None:
         core.init()
         if core.rank() == 1:
             os._exit(0)
-        value = (ctypes.c_float * 1)(1.0)
-        address = ctypes.addressof(value)
-        call = (core.OP_ALLREDUCE, "x", -1, ())
-        core.enqueue(
-            call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value
-        ).wait()
+        allreduce_one()
 
     named = r"(because rank 1 on host localhost had|and rank 1 on host localhost, which it calls lost, has) ended"
     with pytest.raises(RuntimeError, match=rf"rank 0 raised .*, {named} with exit code 0.*\nProcess name: 0\n"):

@@ -124,6 +124,15 @@ def check_ranks(job: Job, ranks: int) -> None:
     assert all(skipped == "" for _, _, skipped in summaries), "what does not fit is deselected, with a reason"
 
 
+def heard_of_end(job: Job) -> tuple[float, str]:
+    """After how many seconds rank 0 heard that a rank ended (ends.py), and what."""
+    ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
+    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (.*)", job.out)
+    assert ended, job.text
+    assert heard, job.text
+    return float(heard[1]) - float(ended[1]), heard[2]
+
+
 # The beginning of a script whose ranks have met.
 INIT_TORCH = "import os, sys, time, torch, horovod.torch as hvd\nhvd.init()\nhvd.allreduce(torch.ones(3))\n"
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -119,6 +120,15 @@ class Namespace:
         if ran.returncode != 0:
             raise RuntimeError(f"on {self.name}: {script}: {ran.stderr.strip()}")
         return ran.stdout
+
+    @contextlib.contextmanager
+    def changed(self, script: str, back: str) -> Iterator[None]:
+        """One script has run in here, and the other runs at the end."""
+        self.shell(script)
+        try:
+            yield
+        finally:
+            self.shell(back)
 
     def pids(self) -> set[int]:
         """Every process in here but the keeper, whoever has started it."""
@@ -366,24 +376,16 @@ class Network:
     def dead_end_address(number: int) -> str:
         return f"10.99.0.{number}"
 
-    @contextlib.contextmanager
-    def cable_pulled(self, host: Host) -> Iterator[None]:
+    def cable_pulled(self, host: Host) -> AbstractContextManager[None]:
         """Takes the host off the lan: its own interface stays up, and what it sends gets lost."""
         assert self.switch is not None
-        self.switch.shell(f"ip link set p-{host.name} down")
-        try:
-            yield
-        finally:
-            self.switch.shell(f"ip link set p-{host.name} up")
+        port = f"ip link set p-{host.name}"
+        return self.switch.changed(f"{port} down", f"{port} up")
 
-    @contextlib.contextmanager
-    def interface_down(self, host: Host) -> Iterator[None]:
+    def interface_down(self, host: Host) -> AbstractContextManager[None]:
         """Takes the host's interface down, and with it its routes: what it sends fails at home."""
-        host.shell(f"ip link set {host.interface} down")
-        try:
-            yield
-        finally:
-            host.shell(f"ip link set {host.interface} up")
+        interface = f"ip link set {host.interface}"
+        return host.changed(f"{interface} down", f"{interface} up")
 
     @contextlib.contextmanager
     def slow(self, limits: dict[Host, str]) -> Iterator[None]:
@@ -396,16 +398,14 @@ class Network:
             for host in limits:
                 host.shell(f"tc qdisc del dev {host.interface} root")
 
-    @contextlib.contextmanager
-    def unheard(self, host: Host) -> Iterator[None]:
+    def unheard(self, host: Host) -> AbstractContextManager[None]:
         """It hears the others, and what it says reaches nobody: it goes to an address that nobody's card has."""
         others = [other.address for other in self.hosts.values() if other is not host]
         nobody = f"lladdr 02:00:00:00:00:99 dev {host.interface} nud permanent"
-        host.shell("; ".join(f"ip neigh replace {address} {nobody}" for address in others))
-        try:
-            yield
-        finally:
-            host.shell("; ".join(f"ip neigh del {address} dev {host.interface}" for address in others))
+        return host.changed(
+            "; ".join(f"ip neigh replace {address} {nobody}" for address in others),
+            "; ".join(f"ip neigh del {address} dev {host.interface}" for address in others),
+        )
 
     def job_processes(self) -> dict[str, dict[int, str]]:
         """host -> what runs there and is no part of the host."""

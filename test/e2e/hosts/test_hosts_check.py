@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -34,15 +35,10 @@ def levels_of(job: RunningJob) -> dict[str, str]:
     return {name: pair["level"] for name, pair in pairs_of(job).items() if pair["level"] != "OK"}
 
 
-@contextlib.contextmanager
-def lost_on_the_way(host: Host, other: Host) -> Iterator[None]:
+def lost_on_the_way(host: Host, other: Host) -> AbstractContextManager[None]:
     """What the host sends to the other goes to a card that nobody has: no answer, and nobody says so."""
     entry = f"{other.address} dev {host.interface}"
-    host.shell(f"ip neigh replace {entry} lladdr 02:00:00:00:00:77 nud permanent")
-    try:
-        yield
-    finally:
-        host.shell(f"ip neigh del {entry}")
+    return host.changed(f"ip neigh replace {entry} lladdr 02:00:00:00:00:77 nud permanent", f"ip neigh del {entry}")
 
 
 @contextlib.contextmanager
@@ -59,14 +55,10 @@ def forbidden(host: Host, other: Host, ports: str) -> Iterator[None]:
         host.shell(f"ip rule del {rule}")
 
 
-@contextlib.contextmanager
-def second_address(host: Host, address: str) -> Iterator[None]:
+def second_address(host: Host, address: str) -> AbstractContextManager[None]:
     """One of the same interface, to which no other host has a route."""
-    host.shell(f"ip addr add {address}/24 dev {host.interface}")
-    try:
-        yield
-    finally:
-        host.shell(f"ip addr del {address}/24 dev {host.interface}")
+    card = f"{address}/24 dev {host.interface}"
+    return host.changed(f"ip addr add {card}", f"ip addr del {card}")
 
 
 def test_hosts_that_reach_each_other_are_well_and_a_useless_address_is_a_warning(

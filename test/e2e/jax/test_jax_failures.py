@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from jobs import SUPPORT, assert_soon
+from jobs import SUPPORT, assert_soon, heard_of_end
 
 SOON_S = 2.0
 
@@ -31,11 +30,7 @@ SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
 def heard_of(horovodrun: Any, how: str) -> tuple[Any, float, str]:
     """The job, after how many seconds rank 0 heard of it, and what."""
     job = horovodrun(2, SCRIPT, how, env={"OMP_NUM_THREADS": "1", **SUPPORT}, survive=how == "kill")
-    ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
-    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (.*)", job.out)
-    assert ended, job.text
-    assert heard, job.text
-    return job, float(heard[1]) - float(ended[1]), heard[2]
+    return job, *heard_of_end(job)
 
 
 def test_a_lost_rank_ends_the_others_step(horovodrun: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs import SUPPORT, assert_soon
+from jobs import SUPPORT, assert_soon, heard_of_end
 
 SOON_S = 2.0
 SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
@@ -79,11 +79,7 @@ hvd.allgather(mx.nd.ones(1), name="of rank 0")
 def heard_of(horovodrun: Any, how: str, where: str) -> tuple[Any, float, str]:
     """The job, after how many seconds rank 0 heard of it, and what."""
     job = horovodrun(2, SCRIPT, how, where, env={**ENV, **SUPPORT}, survive=how != "stall")
-    ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
-    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (.*)", job.out)
-    assert ended, job.text
-    assert heard, job.text
-    return job, float(heard[1]) - float(ended[1]), heard[2]
+    return job, *heard_of_end(job)
 
 
 @pytest.mark.parametrize("where", ["wait", "call"])
