@@ -42,8 +42,8 @@ PartitionName=main Nodes=n1,n2 Default=YES State=UP
 """
 
 
-def until_it_answers(command: list[str], word: str, deadline_s: float = DEADLINE_S) -> None:
-    end = time.monotonic() + deadline_s
+def until_it_answers(command: list[str], word: str) -> None:
+    end = time.monotonic() + DEADLINE_S
     while word not in (said := subprocess.run(command, capture_output=True, text=True)).stdout:
         if time.monotonic() > end:
             pytest.fail(f"{command}: {said.stdout}{said.stderr}")

@@ -20,7 +20,7 @@ from peer_proxy import KINDS as PEER_KINDS
 from peer_proxy import Fault as PeerFault
 from peer_proxy import PeerProxy
 
-from jobs import DEADLINE_S, SUPPORT
+from jobs import SUPPORT
 
 WORKER = Path(__file__).resolve().parent / "oracle_worker.py"
 
@@ -73,7 +73,7 @@ class OracleJob(ElasticJob):
         living = self.processes()
         return {one.rank: pid for pid, one in self.latest_begins().items() if pid in living}
 
-    def wait_for_round(self, size: int, since: float = 0.0, deadline_s: float = DEADLINE_S) -> dict[int, int]:
+    def wait_for_round(self, size: int, since: float = 0.0) -> dict[int, int]:
         """Until a round of so many ranks has begun after `since`; gives rank -> pid."""
 
         def is_there() -> bool:
@@ -82,17 +82,17 @@ class OracleJob(ElasticJob):
             ranks = sorted(one.rank for one in now if one.size == size)
             return ranks == list(range(size)) or self.process.poll() is not None
 
-        eventually(is_there, f"a round of {size} runs\n{self}", deadline_s)
+        eventually(is_there, f"a round of {size} runs\n{self}")
         assert self.process.poll() is None, self
         return self.members()
 
-    def break_at(self, moments: Sequence[str], deadline_s: float = DEADLINE_S) -> float:
+    def break_at(self, moments: Sequence[str]) -> float:
         """Ranks die one after the other, each ("0 sync") at its moment; gives the time of the last."""
         wish = self.folder / "break"
         before = self.out.count(">:breaks ")
         wish.with_suffix(".wish").write_text("\n".join(moments))
         wish.with_suffix(".wish").rename(wish)
-        eventually(lambda: self.out.count(">:breaks ") == before + len(moments), f"{moments}\n{self}", deadline_s)
+        eventually(lambda: self.out.count(">:breaks ") == before + len(moments), f"{moments}\n{self}")
         return float(re.findall(r"breaks \w+ when=([\d.]+)", self.out)[-1])
 
     def check(self, is_static: bool = False) -> None:

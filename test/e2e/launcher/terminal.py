@@ -70,10 +70,10 @@ class Terminal:
             pass
         return self._code
 
-    def hang_up(self, deadline_s: float = DEADLINE_S) -> int:
+    def hang_up(self) -> int:
         """Closes the terminal and waits for its program; the exit code, or -n after signal n."""
         os.close(self.fd)
-        end = time.monotonic() + deadline_s
+        end = time.monotonic() + DEADLINE_S
         while (found := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)

@@ -12,8 +12,8 @@ from horovod.runner.elastic import discovery
 from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery, HostDiscoveryScript
 
 
-def of_script(text: str, default_slots: int = 3) -> dict[str, int]:
-    return HostDiscoveryScript(text, default_slots).find_available_hosts_and_slots()
+def of_script(text: str) -> dict[str, int]:
+    return HostDiscoveryScript(text, 3).find_available_hosts_and_slots()
 
 
 def test_a_script_prints_hosts_with_or_without_slots(tmp_path: Path) -> None:

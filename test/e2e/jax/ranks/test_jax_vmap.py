@@ -23,10 +23,10 @@ def batches(shape: tuple[int, ...]) -> list[Any]:
     return [array_of(rank, "float64", shape) for rank in range(hvd.size())]
 
 
-def shape_with(axis: int, examples: int = 2) -> tuple[int, ...]:
-    """Of a batch of matrices whose rows can be shared equally."""
+def shape_with(axis: int) -> tuple[int, ...]:
+    """Of a batch of two matrices whose rows can be shared equally."""
     shape = [2 * hvd.size(), 3]
-    shape.insert(axis, examples)
+    shape.insert(axis, 2)
     return tuple(shape)
 
 

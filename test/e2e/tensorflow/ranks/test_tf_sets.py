@@ -38,8 +38,8 @@ class Sets:
     def size(self) -> int:
         return len(self.ranks)
 
-    def inputs(self, shape: tuple[int, ...], dtype: tf.DType = tf.float32) -> list[Any]:
-        return [array(of_rank(rank, shape, dtype)) for rank in self.ranks]
+    def inputs(self, shape: tuple[int, ...]) -> list[Any]:
+        return [array(of_rank(rank, shape, tf.float32)) for rank in self.ranks]
 
     def own(self, shape: tuple[int, ...], dtype: tf.DType = tf.float32) -> Any:
         return array(of_rank(hvd.rank(), shape, dtype))

@@ -79,8 +79,8 @@ def node_names(run: Callable[[], Any]) -> list[str]:
     return [op.name for op in graph.get_operations() if op.type.startswith("Horovod")]
 
 
-def slices(rows: int, start: int = 0, value: float = 1.0) -> tf.IndexedSlices:
-    return tf.IndexedSlices(tf.fill([rows, 2], value), tf.range(start, start + rows), dense_shape=tf.constant([10, 2]))
+def slices(rows: int, start: int = 0) -> tf.IndexedSlices:
+    return tf.IndexedSlices(tf.ones([rows, 2]), tf.range(start, start + rows), dense_shape=tf.constant([10, 2]))
 
 
 def compiled(run: Callable[..., Any]) -> Callable[..., Any]:
