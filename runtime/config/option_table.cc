@@ -186,7 +186,6 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 // Variables of what is not built: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kNumNcclStreams, "second stream for a process set on a GPU"},
-    {O::kSparkUseLocalRankGpuIndex, "estimators on Spark"},
     {O::kCclCache, "oneCCL"},
     {O::kAdasumMpiChunkSize, "MPI"},
     {O::kMpiThreadsDisable, "MPI"},

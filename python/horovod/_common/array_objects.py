@@ -16,7 +16,7 @@ __all__ = ["allgather_object_of", "broadcast_object_of"]
 def broadcast_object_of(host: ArrayCollectives, obj: Any, root_rank: int, name: str | None, process_set_id: int) -> Any:
     """Global rank `root_rank`'s `obj` on all ranks of the set; there the object itself."""
     purpose = objects.purpose("broadcast_object", name, process_set_id)
-    is_root = core.rank() == root_rank
+    is_root = objects.is_root(root_rank)
     name = name or "broadcast_object"
     data = np.frombuffer(objects.dump(obj, purpose), np.uint8).copy() if is_root else np.zeros(0, np.uint8)
     length = np.array([len(data)], np.int64)

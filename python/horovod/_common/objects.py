@@ -12,8 +12,18 @@ from typing import Any
 import cloudpickle
 
 from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
 
-__all__ = ["dump", "load", "purpose"]
+__all__ = ["dump", "is_root", "load", "purpose"]
+
+
+def is_root(root_rank: int) -> bool:
+    """Whether this process is global rank `root_rank`. HorovodInternalError before init(), as operations raise it: the
+    query rank() has a ValueError, which `hvd.elastic.run` would not take for the loss of a session."""
+    try:
+        return core.rank() == root_rank
+    except ValueError as error:
+        raise HorovodInternalError(str(error)) from None
 
 
 def purpose(function: str, name: str | None, process_set: int | None) -> str:

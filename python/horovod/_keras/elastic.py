@@ -212,7 +212,7 @@ class _Keras3Store(EagerVariables):
 
 def _bcast_object(obj: Any) -> Any:
     """Rank 0's object, on every rank."""
-    collectives, is_root = ArrayCollectives("elastic"), basics.rank() == 0
+    collectives, is_root = ArrayCollectives("elastic"), objects.is_root(0)
     purpose = objects.purpose("broadcast_object", "elastic", 0)
     data = np.frombuffer(objects.dump(obj, purpose), np.uint8) if is_root else np.zeros(0, np.uint8)
     length = np.array([len(data)], np.int64)

@@ -1,10 +1,11 @@
-"""RayHostDiscovery with the names that RayExecutor has for its arguments."""
+"""What finds hosts for RayExecutor: RayHostDiscovery with the names that the executor has for its arguments."""
 
 from __future__ import annotations
 
 from horovod.ray import elastic
+from horovod.ray.elastic import TestDiscovery
 
-__all__ = ["RayHostDiscovery"]
+__all__ = ["RayHostDiscovery", "TestDiscovery"]
 
 
 class RayHostDiscovery(elastic.RayHostDiscovery):

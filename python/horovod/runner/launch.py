@@ -33,3 +33,7 @@ def is_gloo_used(use_gloo: bool | None = None, use_mpi: bool | None = None, use_
     """Whether a job runs without MPI: always. `use_gloo`, `use_mpi` and `use_jsrun`, of old scripts, decide nothing."""
     del use_gloo, use_mpi, use_jsrun
     return True
+
+
+if __name__ == "__main__":  # python -m horovod.runner.launch
+    run_commandline()

@@ -12,7 +12,7 @@ from horovod._common import objects
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allgather, broadcast
-from horovod.tensorflow._session import basics, set_id
+from horovod.tensorflow._session import set_id
 from horovod.tensorflow.util import _executing_eagerly, inner_variable, no_autograph, normalize, variable_name
 
 __all__ = [
@@ -200,7 +200,7 @@ def broadcast_object(
     caller = "broadcast_object"
     name = name or caller  # not the type's: ranks without the object may pass None
     purpose = objects.purpose(caller, name, process_set.process_set_id)
-    is_root = basics.rank() == root_rank
+    is_root = objects.is_root(root_rank)
     data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
     length = np.array([len(data)], dtype=np.int64)
     length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session, caller)
@@ -231,7 +231,7 @@ def broadcast_object_fn(
     def run(obj: Any) -> Any:
         active = session_or_default(session, "broadcast_object_fn")
         purpose = objects.purpose("broadcast_object_fn", name, process_set.process_set_id)
-        is_root = basics.rank() == root_rank
+        is_root = objects.is_root(root_rank)
         data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
         length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int64)})
         if not is_root:

@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 
 from horovod._common import objects
 from horovod._common.handles import wait_for_all
-from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
 from horovod.torch._allgather import gather_with_rows
@@ -100,7 +99,7 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast")
-    is_root = core.rank() == root_rank
+    is_root = objects.is_root(root_rank)
     described = _optimizer_state.describe(optimizer) if is_root else None
     root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
     if not is_root:
@@ -133,7 +132,7 @@ def broadcast_object(
     broadcast(). ValueError: this rank is not in the set. HorovodInternalError: a rank is lost, the bytes are not the
     root's, or Horovod is not initialised.
     """
-    is_root = core.rank() == root_rank
+    is_root = objects.is_root(root_rank)
     purpose = objects.purpose("broadcast_object", name, process_set.process_set_id)
     data = _dump(obj, purpose) if is_root else torch.empty(0, dtype=torch.uint8, device="cpu")
     length = torch.tensor([data.numel()], dtype=torch.int64, device="cpu")

@@ -106,6 +106,9 @@ def test_a_rank_takes_the_gpu_of_its_task_or_of_its_local_rank(monkeypatch: pyte
     assert [gpu_index(rank, 2) for rank in range(4)] == [0, 1, 0, 1]
     monkeypatch.setenv(DEVICES, "3,1")
     assert gpu_index(0, 4) == 3
+    monkeypatch.setenv("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "1")
+    assert gpu_index(0, 4) == 0
+    monkeypatch.setenv("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0")
     with pytest.raises(ValueError, match="the GPU '3' to this task, expected 0 to 1"):
         gpu_index(0, 2)
 

@@ -98,6 +98,14 @@ def test_topology_functions_need_init(fake_uninitialized: Any) -> None:
             getattr(hvd, name)(*(["t.json"] if name == "start_timeline" else []))
 
 
+def test_broadcasts_of_objects_fail_as_operations_without_init(fake_uninitialized: Any) -> None:
+    hvd = fake_uninitialized.hvd
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    for call in (lambda: hvd.broadcast_object(1), lambda: hvd.broadcast_optimizer_state(optimizer, 0)):
+        with pytest.raises(hvd.HorovodInternalError, match="init"):
+            call()
+
+
 def test_build_information(fake: Any) -> None:
     hvd = fake.hvd
     assert hvd.gloo_built() is True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader, data_loader_base
 
 
 class Numbers(BaseDataLoader):
@@ -33,6 +33,10 @@ class Numbers(BaseDataLoader):
 
 class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
     pass
+
+
+def test_old_scripts_find_them_in_a_module_of_their_own() -> None:
+    assert data_loader_base.AsyncDataLoaderMixin is AsyncDataLoaderMixin
 
 
 @pytest.mark.parametrize("queue_size", [0, 1, 64])

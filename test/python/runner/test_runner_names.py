@@ -32,6 +32,13 @@ def test_ranks_fill_hosts_of_unequal_size_in_order() -> None:
     assert hosts.INVALID_SLOT_INFO.to_response_string() == "-1,-1,-1,-1,-1,-1"
 
 
+def test_the_launcher_starts_as_a_module_too() -> None:
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "x", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--num-proc: 'x' is not an integer" in done.stderr
+
+
 def test_host_lists_and_files(tmp_path: Path) -> None:
     assert hosts.parse_hosts_and_slots("b:2,a:10") == (["b", "a"], {"b": 2, "a": 10})
     for bad in ("a", "a:", "a:x", "a b:1", "[::1]:2", ""):

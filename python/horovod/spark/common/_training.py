@@ -131,15 +131,21 @@ class Training:
 
     def show_gpu(self) -> None:
         """Shows frameworks the GPU of this rank alone, or none; it has to be done before they look."""
-        assigned = get_available_devices()
+        assigned = _assigned()
         gpu = assigned[0] if assigned else _gpu_of(int(_env.get("HOROVOD_LOCAL_RANK") or 0))
         _env.apply({"CUDA_VISIBLE_DEVICES": gpu if self.use_gpu else ""})
 
 
+def _assigned() -> list[str]:
+    """What Spark has assigned to this task, unless the user wants local ranks to decide."""
+    return [] if _env.is_true("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX") else get_available_devices()
+
+
 def gpu_index(local_rank: int, count: int) -> int:
-    """The number of a rank's GPU among `count`: the one that Spark has assigned to its task, else that of `local_rank`.
+    """The number of a rank's GPU among `count`: the one that Spark has assigned to its task, else that of `local_rank`,
+    which HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX=1 takes always.
     ValueError: Spark names it otherwise than by a number."""
-    assigned = get_available_devices()
+    assigned = _assigned()
     if not assigned:
         return local_rank % count
     if not assigned[0].isdecimal() or int(assigned[0]) >= count:
