@@ -236,6 +236,7 @@ TEST_CASE("The flags of an elastic job", "[unit][cli]") {
   CHECK(most.elastic->default_slots == 4);
   CHECK(most.elastic->timeout.count() == 5);
   CHECK(most.elastic->reset_limit == 3);
+  CHECK(parse_job({"--min-np", "1", "--max-restarts", "0"}).elastic->reset_limit == 0);
   CHECK(most.elastic->cooldown->first == std::chrono::seconds(10));
   CHECK(most.elastic->cooldown->second == std::chrono::seconds(20));
   CHECK(most.hosts.empty());
