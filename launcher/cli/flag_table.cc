@@ -121,7 +121,11 @@ constexpr FlagRow kRows[] = {
      .help = "show what these ranks print, as in 0,8-15, and of others only why they failed; files have all",
      .metavar = "RANKS"},
     {.dest = "no_prefix", .on = "--no-prefix", .kind = K::kSwitch, .section = S::kOutput,
-     .help = "show lines as they are, without [rank]<stream>; for one rank: -np 1, or --show-ranks"},
+     .help = "show lines as they are, without [rank]<stream>; for one rank: -np 1, or --show-ranks", .group = "prefix"},
+    {.dest = "prefix_template", .on = "--prefix-template", .kind = K::kText, .section = S::kOutput,
+     .help = "what begins every line of output in place of [rank]<stream>: a text with the fields {rank}, {local_rank}, {host}, "
+             "{stream} and {time} (as --timestamp has it, else iso), as in '{rank}@{host} '; {{ is a brace itself",
+     .metavar = "TEXT", .group = "prefix"},
     {.dest = "progress_bars", .on = "--progress-bars", .kind = K::kChoice, .section = S::kOutput,
      .help = "what becomes of lines that end in a carriage return: on a terminal there is one line a rank, drawn anew; "
              "elsewhere all states are kept (keep, default), or the last alone (last)", .metavar = "WHAT",

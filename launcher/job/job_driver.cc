@@ -39,10 +39,15 @@ std::vector<int> watched_signals(std::uint64_t ignored) {
   return signals;
 }
 
-std::map<int, int> ranks_of(const Roster& roster) {
-  std::map<int, int> ranks;
-  for (const auto& [number, slot] : roster.slots()) ranks[number] = slot.placement.rank;
-  return ranks;
+RankName name_of(const Roster& roster, int number) {
+  const Placement& placement = roster.slot(number).placement;
+  return {.rank = placement.rank, .local_rank = placement.local_rank, .host = roster.host_of(number)};
+}
+
+std::map<int, RankName> names_of(const Roster& roster) {
+  std::map<int, RankName> names;
+  for (const auto& [number, slot] : roster.slots()) names[number] = name_of(roster, number);
+  return names;
 }
 
 double random_part() {
@@ -73,7 +78,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
       callers_(callers),
       job_(make_job(plan_)),
       output_(loop,
-              {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
+              {.ranks = names_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
@@ -272,7 +277,7 @@ void JobDriver::agent_gone(int agent) {
 
 void JobDriver::start(Incarnation process) {
   const Roster::Slot& slot = job_->roster().slot(process.slot);
-  output_.set_rank(process.slot, slot.placement.rank);
+  output_.set_rank(process.slot, name_of(job_->roster(), process.slot));
   const bool has_input = launch_.give_input(slot.placement.rank);
   if (has_input) input_forwarder_.add(process.slot);
   fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot, has_input));
