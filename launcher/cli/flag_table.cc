@@ -93,6 +93,9 @@ constexpr FlagRow kRows[] = {
      .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
     {.dest = "log_dir", .on = "--log-dir", .kind = K::kText, .section = S::kOutput,
      .help = "at the end write DIR/summary.json: exit code, what failed first and why", .metavar = "DIR"},
+    {.dest = "events", .on = "--events", .kind = K::kText, .section = S::kOutput,
+     .help = "append what happens to the job to FILE, as it happens: an object of JSON a line, for programs (docs/monitoring.md)",
+     .metavar = "FILE"},
     {.dest = "chosen_variables", .on = "-x", .kind = K::kWords, .section = S::kGeneral,
      .help = "a variable for ranks: NAME=VALUE, or NAME of horovodrun's own environment (all of which they get, but for "
              "CUDA_VISIBLE_DEVICES and functions of the shell, unless they are named here), with * and ? for several; repeatable",

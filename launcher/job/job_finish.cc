@@ -19,6 +19,7 @@ void JobDriver::finish(int code) {
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
   if (const auto& failure = job_->failures().first()) report_failure(*failure);
   if (results_ && code == 0) results_->job_finished(job_->finished());
+  note_job_end(code);
   write_summary(code);
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {

@@ -1,21 +1,13 @@
 // The end of a job for programs: what the summary says, under names that stay.
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "launcher/job/failures.h"
+#include "launcher/job/utc_time.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string as_utc(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm utc = {};
-  char text[32];
-  gmtime_r(&seconds, &utc);
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc)};
-}
 
 Json failure_json(const JobFailure& failure, const std::vector<std::string>& lines) {
   const std::string cause = failure.who ? cause_of(failure, lines) : "";
@@ -50,7 +42,7 @@ std::string summary_json(const JobSummary& summary) {
   json["version"] = HVD_VERSION;
   json["command"] = summary.command;
   json["num_proc"] = summary.num_proc;
-  json["started"] = as_utc(summary.started);
+  json["started"] = utc_seconds(summary.started);
   json["seconds"] = std::chrono::duration<double>(summary.duration).count();
   json["exit_code"] = summary.exit_code;
   json["first_failure"] = failures.first() ? failure_json(*failures.first(), summary.last_stderr_lines) : Json();

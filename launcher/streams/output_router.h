@@ -35,6 +35,9 @@ Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory
 // <directory>/summary.json, emptied, under the same conditions.
 Result<OutputFile> open_summary_file(const std::string& directory);
 
+// `path`, to be added to after what it has; made where it is not there, in a folder that is. Under the same conditions.
+Result<OutputFile> open_events_file(const std::string& path);
+
 // Where the output of all slots goes: lines with the prefix of their rank to our stdout and stderr, and the same to a
 // file per rank and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and
 // stderr are one file there is one writer, and what falls into an unfinished line begins a new one. Owned by the
