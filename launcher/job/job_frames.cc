@@ -56,6 +56,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kFailing:
     case FrameType::kInputTaken:
     case FrameType::kStalled:
+    case FrameType::kWorked:
     case FrameType::kStopped: return handle_process(agent, frame);
     case FrameType::kAlive: return Status::ok();
     case FrameType::kStacks:
@@ -149,6 +150,9 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   } else if (frame.type == FrameType::kStalled) {
     HVD_ASSIGN_OR_RETURN(const StalledMessage message, of_its_slot(agent, decode_stalled(frame.payload)));
     show_stall(message.rank);
+  } else if (frame.type == FrameType::kWorked) {
+    HVD_ASSIGN_OR_RETURN(const WorkedMessage message, of_its_slot(agent, decode_worked(frame.payload)));
+    ledger_.add_work(message.process, message.work);
   } else if (frame.type == FrameType::kStopped) {
     HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
     apply(job_->process_stopped(message.process, message.is_stopped, now));

@@ -25,6 +25,15 @@ ProcessRecord* ProcessLedger::running(Incarnation process) {
   return found == records_.end() || found->second.ended ? nullptr : &found->second;
 }
 
+void ProcessLedger::add_work(Incarnation process, const rendezvous::RankWork& work) {
+  ProcessRecord* const record = running(process);
+  if (record == nullptr) return;
+  if (!record->work) record->work.emplace();
+  record->work->collectives += work.collectives;
+  record->work->bytes += work.bytes;
+  record->work->waited_us += work.waited_us;
+}
+
 const ProcessRecord* ProcessLedger::end(Incarnation process, const std::optional<ExitStatus>& status, TimePoint now) {
   ProcessRecord* const record = running(process);
   if (record == nullptr) return nullptr;

@@ -1,17 +1,22 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "launcher/process/child.h"
+#include "rendezvous/protocol/agent_socket.h"
 #include "rendezvous/protocol/seat.h"
 #include "runtime/base/deadline.h"
 
 namespace hvd::launcher {
 
 using rendezvous::Incarnation;
+
+// As people and programs are told a time.
+inline double as_seconds(SteadyClock::duration span) { return std::chrono::duration<double>(span).count(); }
 
 // One process that a job has had.
 struct ProcessRecord {
@@ -23,6 +28,8 @@ struct ProcessRecord {
   TimePoint started;
   std::optional<TimePoint> ended = {};
   std::optional<ExitStatus> status = {};  // once it has ended; none then: its host was lost, and nobody knows
+  // In all its sessions that have ended; none: no word of any, as of a process that was killed.
+  std::optional<rendezvous::RankWork> work = {};
 };
 
 // Which processes a job has had, when they ran and how they ended: what --events and the summary tell. Bounded: of
@@ -35,6 +42,8 @@ class ProcessLedger {
   const ProcessRecord& add(ProcessRecord record);
   // Of a process that has not ended; else null.
   ProcessRecord* running(Incarnation process);
+  // What it did in one more session.
+  void add_work(Incarnation process, const rendezvous::RankWork& work);
   // Null when it had ended before, or is not known.
   const ProcessRecord* end(Incarnation process, const std::optional<ExitStatus>& status, TimePoint now);
 
