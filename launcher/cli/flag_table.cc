@@ -93,6 +93,8 @@ constexpr FlagRow kRows[] = {
      .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
     {.dest = "log_dir", .on = "--log-dir", .kind = K::kText, .section = S::kOutput,
      .help = "at the end write DIR/summary.json: exit code, what failed first and why", .metavar = "DIR"},
+    {.dest = "summary", .on = "--summary", .kind = K::kSwitch, .section = S::kOutput,
+     .help = "at the end show how each rank ended, how long it ran, what it reduced, how long it waited for others, and for whom"},
     {.dest = "events", .on = "--events", .kind = K::kText, .section = S::kOutput,
      .help = "append what happens to the job to FILE, as it happens: an object of JSON a line, for programs (docs/monitoring.md)",
      .metavar = "FILE"},

@@ -14,6 +14,7 @@
 #include "launcher/job/elastic_driver.h"
 #include "launcher/job/job.h"
 #include "launcher/job/job_events.h"
+#include "launcher/job/job_summary.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/process_ledger.h"
 #include "launcher/job/result_channel.h"
@@ -110,6 +111,7 @@ class JobDriver : private AgentFleetEvents {
   void timer_fired();
   void finish(int code);
   void report_failure(const JobFailure& failure);
+  JobSummary summary_of(int code, const std::vector<std::string>& last_stderr_lines) const;
   void write_summary(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();

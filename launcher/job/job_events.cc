@@ -1,31 +1,15 @@
 #include "launcher/job/job_events.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "launcher/elastic/host_book.h"
+#include "launcher/job/process_json.h"
 #include "launcher/job/utc_time.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-double seconds(SteadyClock::duration span) { return std::chrono::duration<double>(span).count(); }
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-void put_process(Json& json, const ProcessRecord& record) {
-  json["rank"] = or_null(record.rank);
-  json["local_rank"] = record.rank ? Json(record.local_rank) : Json();
-  json["host"] = record.host;
-  json["slot"] = record.process.slot;
-  json["incarnation"] = record.process.number;
-  json["pid"] = record.pid > 0 ? Json(record.pid) : Json();
-}
 
 Json process_json(const ProcessRecord& record) {
   Json json;
@@ -109,11 +93,7 @@ void JobEvents::rank_not_started(const ProcessRecord& record, int exit_code, con
 void JobEvents::rank_ended(const ProcessRecord& record) {
   Line line(*this, "rank_ended");
   put_process(line.json, record);
-  const std::optional<ExitStatus>& status = record.status;
-  const bool by_signal = status && status->signal != 0;
-  line.json["exit_code"] = status && !by_signal ? Json(status->code) : Json();
-  line.json["signal"] = by_signal ? Json(status->signal) : Json();
-  line.json["seconds"] = seconds(*record.ended - record.started);
+  put_end(line.json, record);
 }
 
 void JobEvents::rank_stalled(const ProcessRecord& record) {
@@ -134,7 +114,7 @@ void JobEvents::round_began(const RoundRecord& round, const std::vector<ProcessR
 void JobEvents::job_ended(int exit_code, SteadyClock::duration duration, int restarts, const JobFailure* failure) {
   Line line(*this, "job_ended");
   line.json["exit_code"] = exit_code;
-  line.json["seconds"] = seconds(duration);
+  line.json["seconds"] = as_seconds(duration);
   line.json["restarts"] = restarts;
   line.json["first_failure"] = Json();
   if (failure == nullptr) return;

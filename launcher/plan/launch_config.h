@@ -91,6 +91,7 @@ struct LaunchConfig {
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;
   std::optional<std::string> log_dir;
+  bool summary = false;               // --summary: see summary_text()
   std::optional<std::string> events;  // --events: see JobEvents
   std::chrono::seconds start_timeout{30};
   bool tls = false;
