@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,7 @@ class JobEvents {
   // `change`: kHostAdded, kHostRemoved, or both: the ranks of an elastic job are told.
   void hosts_changed(int change);
   void rank_started(const ProcessRecord& record);
-  // Its pid and its times are not looked at.
+  // Its times are not looked at.
   void rank_not_started(const ProcessRecord& record, int exit_code, const std::string& why);
   // Requires: it has ended.
   void rank_ended(const ProcessRecord& record);

@@ -31,7 +31,7 @@ def test_rounds_hosts_and_processes_are_told(start_elastic: StartElastic, tmp_pa
         "--events",
         str(path),
     )
-    job = start_elastic(*flags, hosts="localhost:1\n127.0.0.1:1\n")
+    job = start_elastic(*flags, "--log-dir", str(tmp_path), hosts="localhost:1\n127.0.0.1:1\n")
     first = job.wait_for_size(2)
     job.set_hosts("localhost:1\n127.0.0.1:1\n127.0.0.2:1\n")
     second = job.wait_for_size(3)
@@ -64,6 +64,13 @@ def test_rounds_hosts_and_processes_are_told(start_elastic: StartElastic, tmp_pa
     assert sorted(e["exit_code"] for e in ends.values() if e["pid"] != lost["pid"]) == [0, 0]
     over = events_of(path, "job_ended")[0]
     assert (over["exit_code"], over["restarts"], over["first_failure"]) == (0, 2, None)
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["restarts"] == 2
+    figures = {process["pid"]: process["collectives"] for process in summary["processes"]}
+    assert figures.pop(lost["pid"]) is None
+    assert len(figures) == 2
+    assert all(number > 0 for number in figures.values())
 
 
 def is_ancestor(pid: int, of: int) -> bool:
