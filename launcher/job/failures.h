@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "launcher/process/child.h"
-#include "runtime/base/deadline.h"
 
 namespace hvd::launcher {
 

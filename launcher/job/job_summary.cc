@@ -17,15 +17,15 @@ constexpr double kShortLife = 1;   // seconds: of less, nothing can be said
 double lived(const ProcessRecord& record) { return record.ended ? as_seconds(*record.ended - record.started) : 0; }
 bool has_failed(const ProcessRecord& record) { return record.ended && (!record.status || !record.status->ok()); }
 
-std::string for_people(double span) {
+std::string seconds_text(double span) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", span);
   return text;
 }
 
-std::string in_percent(double part) { return std::to_string(std::lround(100 * part)) + " %"; }
+std::string percent_text(double part) { return std::to_string(std::lround(100 * part)) + " %"; }
 
-std::string in_bytes(std::uint64_t bytes) {
+std::string bytes_text(std::uint64_t bytes) {
   constexpr auto kUnits = std::to_array<const char*>({"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
   if (bytes < 1024) return std::to_string(bytes) + " B";
   double amount = static_cast<double>(bytes) / 1024;
@@ -48,12 +48,13 @@ std::string rank_of(const ProcessRecord& record) { return record.rank ? std::to_
 using Row = std::array<std::string, 7>;
 
 Row row_of(const ProcessRecord& record) {
-  Row row{rank_of(record), record.host, end_of(record), for_people(lived(record)), "-", "-", "-"};
+  Row row{rank_of(record), record.host, end_of(record), "-", "-", "-", "-"};
+  if (record.ended) row[3] = seconds_text(lived(record));
   if (!record.work) return row;
   row[4] = std::to_string(record.work->collectives);
-  row[5] = in_bytes(record.work->bytes);
-  row[6] = for_people(static_cast<double>(record.work->waited_us) / 1e6);
-  if (const auto part = waited_part(record)) row[6] += " (" + in_percent(*part) + ")";
+  row[5] = bytes_text(record.work->bytes);
+  row[6] = seconds_text(static_cast<double>(record.work->waited_us) / 1e6);
+  if (const auto part = waited_part(record)) row[6] += " (" + percent_text(*part) + ")";
   return row;
 }
 
@@ -124,7 +125,7 @@ std::string summary_text(const JobSummary& summary) {
   for (const auto& [process, record] : all) hosts.insert(record.host);
   const std::size_t count = all.size() + summary.processes.forgotten();
   std::string text = "summary: exit code " + std::to_string(summary.exit_code) + " after " +
-                     for_people(as_seconds(summary.duration)) + ", with " + std::to_string(count) +
+                     seconds_text(as_seconds(summary.duration)) + ", with " + std::to_string(count) +
                      (count == 1 ? " process" : " processes") + " on " + counted(hosts.size(), "host");
   if (summary.restarts > 0) text += ", " + counted(static_cast<std::size_t>(summary.restarts), "restart");
   if (all.empty()) return text;
@@ -134,8 +135,8 @@ std::string summary_text(const JobSummary& summary) {
   }
   if (const auto straggler = straggler_of(summary.processes)) {
     text += "\nThe others waited most for rank " + rank_of(*straggler->who) + " on host " + straggler->who->host +
-            ": for " + in_percent(straggler->others_waited) + " of their time, and it for " +
-            in_percent(straggler->waited) + " of its own";
+            ": for " + percent_text(straggler->others_waited) + " of their time, and it for " +
+            percent_text(straggler->waited) + " of its own";
   }
   return text;
 }
