@@ -205,6 +205,10 @@ void Agent::process_stalled(Incarnation process, std::int32_t rank) {
   send(FrameType::kStalled, StalledMessage{process, rank});
 }
 
+void Agent::process_worked(Incarnation process, const rendezvous::RankWork& work) {
+  send(FrameType::kWorked, WorkedMessage{process, work});
+}
+
 bool Agent::process_draining(Incarnation process) {
   if (!may_drain()) return false;
   send(FrameType::kDraining, DrainingMessage{process.slot});

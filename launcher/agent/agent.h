@@ -61,6 +61,7 @@ class Agent : private ProcessEvents {
   void process_output_end(Incarnation process, OutputStream stream) override;
   void process_failing(Incarnation process, bool is_leaving) override;
   void process_stalled(Incarnation process, std::int32_t rank) override;
+  void process_worked(Incarnation process, const rendezvous::RankWork& work) override;
   bool process_draining(Incarnation process) override;
   void process_stopped(Incarnation process, bool is_stopped) override;
   void process_ended(Incarnation process, ExitStatus status) override;

@@ -67,13 +67,21 @@ class SecretSocket::Client {
  private:
   // True when the connection has served its purpose, or never will.
   bool progress() {
-    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, request_.size() - received_, 0);
-    if (n < 0) return errno != EAGAIN && errno != EINTR;
-    if (n == 0) return true;
-    received_ += static_cast<std::size_t>(n);
-    if (received_ < request_.size()) return false;
+    while (received_ < request_size()) {
+      const ssize_t n = ::recv(fd_.get(), request_.data() + received_, request_size() - received_, 0);
+      if (n < 0) return errno != EAGAIN && errno != EINTR;
+      if (n == 0) return true;
+      received_ += static_cast<std::size_t>(n);
+    }
     answer();
     return true;
+  }
+
+  // Of the request, as far as what is there tells.
+  std::size_t request_size() const {
+    const bool has_more = received_ >= rendezvous::kAgentRequestBytes &&
+                          request_[rendezvous::kAgentMagic.size()] == rendezvous::kAgentRequestWork;
+    return rendezvous::kAgentRequestBytes + (has_more ? rendezvous::kAgentWorkBytes : 0);
   }
 
   void answer() {
@@ -98,6 +106,15 @@ class SecretSocket::Client {
         out.put(yes ? rendezvous::kAgentAnswerOk : rendezvous::kAgentAnswerNo);
         break;
       }
+      case rendezvous::kAgentRequestWork: {
+        rendezvous::RankWork work;
+        for (std::uint64_t* number : {&work.collectives, &work.bytes, &work.waited_us}) {
+          *number = in.get<std::uint64_t>();
+        }
+        owner_.on_work_(work);
+        out.put(rendezvous::kAgentAnswerOk);
+        break;
+      }
       default: return;
     }
     HVD_FAILPOINT("slot.secret");
@@ -111,24 +128,27 @@ class SecretSocket::Client {
   Fd fd_;
   UvHandle<uv_poll_t> poll_;
   loop::Timer deadline_;
-  std::array<std::uint8_t, rendezvous::kAgentRequestBytes> request_{};
+  std::array<std::uint8_t, rendezvous::kAgentRequestBytes + rendezvous::kAgentWorkBytes> request_{};
   std::size_t received_ = 0;
 };
 
 SecretSocket::SecretSocket(MainLoop& loop, std::string name, const crypto::Secret& job_secret,
-                           rendezvous::Incarnation process, OnNotice on_notice)
+                           rendezvous::Incarnation process, OnNotice on_notice, OnWork on_work)
     : loop_(loop),
       name_(std::move(name)),
       job_secret_(job_secret),
       process_(process),
       on_notice_(std::move(on_notice)),
+      on_work_(std::move(on_work)),
       resume_(loop.get(), [this] { watch(); }) {}
 SecretSocket::~SecretSocket() = default;
 
 Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& job_secret,
-                                                         rendezvous::Incarnation process, OnNotice on_notice) {
+                                                         rendezvous::Incarnation process, OnNotice on_notice,
+                                                         OnWork on_work) {
   HVD_FAILPOINT_RETURN("slot.socket");
-  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, random_name(), job_secret, process, std::move(on_notice)));
+  std::unique_ptr<SecretSocket> self(
+      new SecretSocket(loop, random_name(), job_secret, process, std::move(on_notice), std::move(on_work)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(self.get(),
                                   [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });

@@ -27,7 +27,8 @@ class ProcessEvents {
   virtual void process_output_end(Incarnation process, OutputStream stream) = 0;
   // See FailingMessage.
   virtual void process_failing(Incarnation process, bool is_leaving) = 0;
-  virtual void process_stalled(Incarnation process, std::int32_t rank) = 0;  // see StalledMessage
+  virtual void process_stalled(Incarnation process, std::int32_t rank) = 0;                // see StalledMessage
+  virtual void process_worked(Incarnation process, const rendezvous::RankWork& work) = 0;  // see WorkedMessage
   // Somebody else than us has stopped it, or let it go on.
   virtual void process_stopped(Incarnation process, bool is_stopped) = 0;
   // It got SIGTERM, not from us. Whether it may leave in its own time.

@@ -64,10 +64,12 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   vacate(slot);
   const Result<SlotBinding> binding = bind(slot);
   if (!binding.is_ok()) return events_.process_not_started(start.process, 126, binding.status().message());
-  auto socket = SecretSocket::open(loop_, shared_->job_secret, start.process,
-                                   [this, process = start.process](rendezvous::AgentNotice kind, std::int32_t rank) {
-                                     return noticed(process, kind, rank);
-                                   });
+  auto socket = SecretSocket::open(
+      loop_, shared_->job_secret, start.process,
+      [this, process = start.process](rendezvous::AgentNotice kind, std::int32_t rank) {
+        return noticed(process, kind, rank);
+      },
+      [this, process = start.process](const rendezvous::RankWork& work) { events_.process_worked(process, work); });
   if (!socket.is_ok()) {
     return events_.process_not_started(
         start.process, 126, "cannot start slot " + std::to_string(number) + ": " + socket.status().message());

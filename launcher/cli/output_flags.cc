@@ -78,6 +78,11 @@ Result<OutputConfig> output_config(const FlagValues& values, const config::EnvRe
   output.colour = colour_of(values, env);
   output.stamp = stamp_of(values);
   output.with_prefix = !values.is_true("no_prefix");
+  if (const FlagValues::Entry* prefix = values.find("prefix_template")) {
+    Result<PrefixTemplate> parsed = PrefixTemplate::parse(std::get<std::string>(prefix->value));
+    if (!parsed.is_ok()) return parsed.status().annotate(prefix->source);
+    output.prefix = std::move(parsed).value();
+  }
   output.last_states = values.get<std::string>("progress_bars").value_or("keep") == "last";
   if (const FlagValues::Entry* shown = values.find("show_ranks")) {
     Result<Ranges> ranges = parse_ranks(std::get<std::string>(shown->value));

@@ -211,6 +211,8 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.verbose = values.is_true("verbose") ? 2 : 0;
   config.output_filename = values.get<std::string>("output_filename");
   config.log_dir = values.get<std::string>("log_dir");
+  config.summary = values.is_true("summary");
+  config.events = values.get<std::string>("events");
   HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
   HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));

@@ -129,7 +129,9 @@ Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
                                   mailbox_.post([this, now, ranks] {
                                     HVD_FAILPOINT("elastic.began");
                                     news_ = 0;
-                                    callbacks_.apply(job_.round_began(ranks, now()));
+                                    const JobActions actions = job_.round_began(ranks, now());
+                                    callbacks_.on_round(ranks);
+                                    callbacks_.apply(actions);
                                   });
                                 }});
     return plan_;

@@ -24,6 +24,8 @@ class ElasticDriver {
  public:
   struct Callbacks {
     std::function<void(JobActions)> apply;
+    // A round has begun, with these ranks by slot; before what follows from it is applied.
+    std::function<void(const std::map<int, Placement>&)> on_round;
     std::function<void(const std::string&)> print;
     std::function<void(const Status&)> give_up;  // before the job has begun: it cannot
   };

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/process/child.h"
-#include "runtime/base/deadline.h"
 
 namespace hvd::launcher {
 
@@ -72,18 +70,6 @@ class Failures {
   std::optional<JobFailure> first_;
   std::vector<std::string> later_;
 };
-
-// What is written to --log-dir. A view.
-struct JobSummary {
-  const std::vector<std::string>& command;
-  int num_proc;
-  std::chrono::system_clock::time_point started;
-  SteadyClock::duration duration;
-  int exit_code;
-  const Failures& failures;
-  const std::vector<std::string>& last_stderr_lines;  // of the rank that failed first
-};
-std::string summary_json(const JobSummary& summary);
 
 // What made a rank fail, in a sentence, as far as its end and its last lines on stderr tell: "" when they do not. Pure.
 std::string cause_of(const JobFailure& failure, const std::vector<std::string>& last_stderr_lines);

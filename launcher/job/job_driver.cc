@@ -39,10 +39,15 @@ std::vector<int> watched_signals(std::uint64_t ignored) {
   return signals;
 }
 
-std::map<int, int> ranks_of(const Roster& roster) {
-  std::map<int, int> ranks;
-  for (const auto& [number, slot] : roster.slots()) ranks[number] = slot.placement.rank;
-  return ranks;
+RankName name_of(const Roster& roster, int number) {
+  const Placement& placement = roster.slot(number).placement;
+  return {.rank = placement.rank, .local_rank = placement.local_rank, .host = roster.host_of(number)};
+}
+
+std::map<int, RankName> names_of(const Roster& roster) {
+  std::map<int, RankName> names;
+  for (const auto& [number, slot] : roster.slots()) names[number] = name_of(roster, number);
+  return names;
 }
 
 double random_part() {
@@ -73,7 +78,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
       callers_(callers),
       job_(make_job(plan_)),
       output_(loop,
-              {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
+              {.ranks = names_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
@@ -91,21 +96,26 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(start.ignored_signals), [this](int signal) { signal_received(signal); }) {
+      signals_(loop, watched_signals(start.ignored_signals), [this](int signal) { signal_received(signal); }),
+      events_(::getpid(),
+              plan_.config.events ? [this](const std::string& line) { write_event(line); } : JobEvents::Write()) {
   if (!plan_.config.elastic) return;
-  elastic_.emplace(loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_, callers_,
-                   ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
-                                            .print = [this](const std::string& text) { output_.message(text); },
-                                            .give_up =
-                                                [this](const Status& why) {
-                                                  output_.message(why.message());
-                                                  finish(1);
-                                                }});
+  elastic_.emplace(
+      loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_, callers_,
+      ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
+                               .on_round = [this](const std::map<int, Placement>& ranks) { note_round(ranks); },
+                               .print = [this](const std::string& text) { output_.message(text); },
+                               .give_up =
+                                   [this](const Status& why) {
+                                     output_.message(why.message());
+                                     finish(1);
+                                   }});
 }
 
 int JobDriver::run() {
   for (const std::string& notice : plan_.config.notices) output_.message(notice);
   if (open_outputs()) {
+    events_.job_started(plan_.config, plan_.hosts);
     if (elastic_ && plan_.config.verbose > 0) output_.message(launch_text(plan_));
     elastic_ ? elastic_->start() : find_hosts();
     open_socket();
@@ -115,33 +125,6 @@ int JobDriver::run() {
   // The loop stops when something may have become the end: the last byte taken, or patience lost.
   while (!over()) loop_.run();
   return *exit_code_;
-}
-
-bool JobDriver::open_outputs() {
-  Status status;
-  if (plan_.config.debug_rank && is_empty_input(STDIN_FILENO)) {
-    status = Status::invalid_argument("--debug-rank " + std::to_string(*plan_.config.debug_rank) +
-                                      ": nobody can type to that rank, for standard input is closed or /dev/null; give "
-                                      "horovodrun a terminal, or a pipe");
-  }
-  if (status.is_ok() && plan_.config.output_filename)
-    status = output_.open_files(*plan_.config.output_filename, plan_.config.num_proc);
-  if (status.is_ok() && plan_.config.log_dir) {
-    auto file = open_summary_file(*plan_.config.log_dir);
-    status = file.status();
-    if (status.is_ok()) summary_ = std::move(file).value();
-  }
-  if (status.is_ok() && plan_.config.results_fd) {
-    auto results =
-        ResultChannel::open(loop_, *plan_.config.results_fd,
-                            {.on_progress = [this] { output_progress(); }, .on_gone = [this] { results_gone(); }});
-    status = results.status();
-    if (status.is_ok()) results_ = std::move(results).value();
-  }
-  if (status.is_ok()) return true;
-  output_.message(status.message());
-  finish(1);
-  return false;
 }
 
 void JobDriver::find_hosts() {
@@ -196,6 +179,7 @@ void JobDriver::show_stall(int rank) {
     const Incarnation process{.slot = number, .number = slot.incarnation};
     if (slot.placement.rank != rank || slot.state != Roster::SlotState::kRunning || stalled_ == process) continue;
     stalled_ = process;
+    if (const ProcessRecord* record = ledger_.running(process)) events_.rank_stalled(*record);
     output_.message("others wait for rank " + std::to_string(rank) + " on host " + host_name(slot.agent) + " (pid " +
                     std::to_string(slot.pid) + "); `horovodrun --stacks " + std::to_string(::getpid()) +
                     "` on this host says where it stands");
@@ -244,7 +228,7 @@ void JobDriver::send_launch_frame(int agent) {
 void JobDriver::open_agent(const JobAction& action) {
   const Status status = launch_.add_agent(action.agent, action.host, elastic_->addresses_of(action.host.name));
   if (status.is_ok()) return fleet_.start(action.agent);
-  apply(job_->agent_lost(action.agent, status.message(), SteadyClock::now()));
+  lose_agent(action.agent, status.message());
   if (callers_ != nullptr) callers_->turn_away(action.host.name);
 }
 
@@ -265,6 +249,12 @@ void JobDriver::close_agent(int agent) {
   agent_gone(agent);
 }
 
+void JobDriver::lose_agent(int agent, const std::string& reason) {
+  const TimePoint now = SteadyClock::now();
+  note_loss(agent, reason, now);
+  apply(job_->agent_lost(agent, reason, now));
+}
+
 // Its host may call in again.
 void JobDriver::agent_gone(int agent) {
   if (callers_ != nullptr) callers_->let_go(host_name(agent));
@@ -272,7 +262,7 @@ void JobDriver::agent_gone(int agent) {
 
 void JobDriver::start(Incarnation process) {
   const Roster::Slot& slot = job_->roster().slot(process.slot);
-  output_.set_rank(process.slot, slot.placement.rank);
+  output_.set_rank(process.slot, name_of(job_->roster(), process.slot));
   const bool has_input = launch_.give_input(slot.placement.rank);
   if (has_input) input_forwarder_.add(process.slot);
   fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot, has_input));
@@ -306,6 +296,7 @@ void JobDriver::apply(const JobActions& actions) {
 }
 
 void JobDriver::apply(const JobAction& action) {
+  note_action(action);
   if (elastic_ && elastic_->apply(action)) return;
   switch (action.kind) {
     case JobAction::Kind::kLaunch:

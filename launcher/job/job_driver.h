@@ -13,7 +13,10 @@
 #include "launcher/inspect/stack_service.h"
 #include "launcher/job/elastic_driver.h"
 #include "launcher/job/job.h"
+#include "launcher/job/job_events.h"
+#include "launcher/job/job_summary.h"
 #include "launcher/job/launch.h"
+#include "launcher/job/process_ledger.h"
 #include "launcher/job/result_channel.h"
 #include "launcher/join/host_gathering.h"
 #include "launcher/network/host_resolver.h"
@@ -21,6 +24,7 @@
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/messages.h"
+#include "launcher/streams/event_file.h"
 #include "launcher/streams/input_forwarder.h"
 #include "launcher/streams/output_router.h"
 #include "runtime/loop/timer.h"
@@ -66,6 +70,20 @@ class JobDriver : private AgentFleetEvents {
   bool is_latest(Incarnation process) const { return job_->roster().slot(process.slot).incarnation == process.number; }
   const std::string& host_name(int agent) const;
 
+  // What is written down of it: job_reports.cc. Before the Job hears of it, so that what follows comes after.
+  Status open_events();
+  void write_event(const std::string& line);
+  ProcessRecord record_of(Incarnation process) const;
+  void note_start(Incarnation process, int pid, TimePoint now);
+  void note_no_start(const NotStartedMessage& message);
+  // Without a status: its host is lost.
+  void note_end(Incarnation process, const std::optional<ExitStatus>& status, TimePoint now);
+  void note_loss(int agent, const std::string& reason, TimePoint now);
+  void note_round(const std::map<int, Placement>& ranks);
+  void note_action(const JobAction& action);
+  void note_job_end(int code);
+  int restarts() const { return std::max(0, job_->rounds().empty() ? 0 : job_->rounds().back().number - 1); }
+
   // What comes from the user: job_signals.cc.
   void signal_received(int signal);
   bool interrupts_debugged_rank();
@@ -83,6 +101,7 @@ class JobDriver : private AgentFleetEvents {
   // What the Job wants.
   void open_agent(const JobAction& action);
   void agent_gone(int agent);
+  void lose_agent(int agent, const std::string& reason);
   void close_agent(int agent);
   void stop_slot(const JobAction& action);
   // In order, whatever more follows from one of them: that comes after those that are there.
@@ -92,6 +111,7 @@ class JobDriver : private AgentFleetEvents {
   void timer_fired();
   void finish(int code);
   void report_failure(const JobFailure& failure);
+  JobSummary summary_of(int code, const std::vector<std::string>& last_stderr_lines) const;
   void write_summary(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();
@@ -133,6 +153,10 @@ class JobDriver : private AgentFleetEvents {
   std::string output_error_;
   std::optional<TimePoint> interrupted_;  // when the rank that is debugged was last
   OutputFile summary_;                    // where --log-dir asks for it
+  std::optional<EventFile> event_file_;   // where --events asks for it
+  JobEvents events_;
+  ProcessLedger ledger_;
+  int rounds_noted_ = 0;  // of those of an elastic job
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const TimePoint start_ = SteadyClock::now();
   bool ended_for_output_ = false;

@@ -17,8 +17,11 @@ void JobDriver::finish(int code) {
   output_.status("");
   start_timer_.stop();
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
+  // Before the reason of a failure, which is to be read last.
+  if (plan_.config.summary) output_.message(summary_text(summary_of(code, {})));
   if (const auto& failure = job_->failures().first()) report_failure(*failure);
   if (results_ && code == 0) results_->job_finished(job_->finished());
+  note_job_end(code);
   write_summary(code);
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {
@@ -42,18 +45,24 @@ void JobDriver::report_failure(const JobFailure& failure) {
   if (results_) results_->job_failed(failure, circumstance);
 }
 
+JobSummary JobDriver::summary_of(int code, const std::vector<std::string>& last_stderr_lines) const {
+  return {.command = plan_.config.command,
+          .num_proc = plan_.config.num_proc,
+          .started = started_,
+          .duration = SteadyClock::now() - start_,
+          .exit_code = code,
+          .restarts = restarts(),
+          .failures = job_->failures(),
+          .last_stderr_lines = last_stderr_lines,
+          .processes = ledger_};
+}
+
 void JobDriver::write_summary(int code) {
   if (!summary_.fd.valid()) return;
   const auto& failure = job_->failures().first();
-  const std::string text = summary_json(
-      {.command = plan_.config.command,
-       .num_proc = plan_.config.num_proc,
-       .started = started_,
-       .duration = SteadyClock::now() - start_,
-       .exit_code = code,
-       .failures = job_->failures(),
-       .last_stderr_lines = failure && failure->who ? output_.last_stderr_lines(failure->who->slot, kSummaryLines)
-                                                    : std::vector<std::string>()});
+  const auto lines = failure && failure->who ? output_.last_stderr_lines(failure->who->slot, kSummaryLines)
+                                             : std::vector<std::string>();
+  const std::string text = summary_json(summary_of(code, lines));
   HVD_FAILPOINT("summary.write");
   const Status status = write_all(summary_.fd.get(), text.data(), text.size());
   if (!status.is_ok()) output_.message("cannot write " + summary_.name + ": " + status.message());

@@ -18,7 +18,7 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
     output_.output_end(number, false);  // nothing more is printed there: no bar stays
     output_.output_end(number, true);
   }
-  apply(job_->agent_lost(agent, reason, SteadyClock::now()));
+  lose_agent(agent, reason);
   agent_gone(agent);
 }
 
@@ -56,6 +56,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kFailing:
     case FrameType::kInputTaken:
     case FrameType::kStalled:
+    case FrameType::kWorked:
     case FrameType::kStopped: return handle_process(agent, frame);
     case FrameType::kAlive: return Status::ok();
     case FrameType::kStacks:
@@ -92,6 +93,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
                                 ": install the same version on all hosts");
   }
   fleet_.open_below(agent);
+  events_.host_ready(host_name(agent));
   apply(job_->agent_ready(agent, SteadyClock::now()));
   if (job_->roster().count(Roster::AgentState::kWaiting) == 0) output_.status("");
   return Status::ok();
@@ -134,11 +136,13 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   const TimePoint now = SteadyClock::now();
   if (frame.type == FrameType::kStarted) {
     HVD_ASSIGN_OR_RETURN(const StartedMessage message, of_its_slot(agent, decode_started(frame.payload)));
+    note_start(message.process, message.pid, now);
     apply(job_->process_started(message.process, message.pid, now));
     if (is_latest(message.process)) input_forwarder_.process_started(message.process.slot);
   } else if (frame.type == FrameType::kNotStarted) {
     HVD_ASSIGN_OR_RETURN(const NotStartedMessage message, of_its_slot(agent, decode_not_started(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
+    note_no_start(message);
     apply(job_->process_not_started(message.process, message.code, message.reason, now));
   } else if (frame.type == FrameType::kFailing) {
     HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
@@ -146,6 +150,9 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   } else if (frame.type == FrameType::kStalled) {
     HVD_ASSIGN_OR_RETURN(const StalledMessage message, of_its_slot(agent, decode_stalled(frame.payload)));
     show_stall(message.rank);
+  } else if (frame.type == FrameType::kWorked) {
+    HVD_ASSIGN_OR_RETURN(const WorkedMessage message, of_its_slot(agent, decode_worked(frame.payload)));
+    ledger_.add_work(message.process, message.work);
   } else if (frame.type == FrameType::kStopped) {
     HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
     apply(job_->process_stopped(message.process, message.is_stopped, now));
@@ -159,6 +166,7 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
                             .signal = message.signal,
                             .memory_kills = message.memory_kills,
                             .of_group = message.of_group};
+    note_end(message.process, status, now);
     apply(job_->process_ended(message.process, status, now));
   }
   return Status::ok();

@@ -1,21 +1,14 @@
 // The end of a job for programs: what the summary says, under names that stay.
-#include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "launcher/job/failures.h"
+#include "launcher/job/job_summary.h"
+#include "launcher/job/process_json.h"
+#include "launcher/job/utc_time.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string as_utc(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm utc = {};
-  char text[32];
-  gmtime_r(&seconds, &utc);
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc)};
-}
 
 Json failure_json(const JobFailure& failure, const std::vector<std::string>& lines) {
   const std::string cause = failure.who ? cause_of(failure, lines) : "";
@@ -41,6 +34,27 @@ Json lost_json(const std::optional<GoodEnd>& lost) {
   return json;
 }
 
+Json process_of_summary(const ProcessRecord& record) {
+  const std::optional<rendezvous::RankWork>& work = record.work;
+  Json json;
+  put_process(json, record);
+  put_end(json, record);
+  json["collectives"] = work ? Json(work->collectives) : Json();
+  json["bytes"] = work ? Json(work->bytes) : Json();
+  json["waited_seconds"] = work ? Json(static_cast<double>(work->waited_us) / 1e6) : Json();
+  return json;
+}
+
+Json straggler_json(const std::optional<Straggler>& straggler) {
+  if (!straggler) return {};
+  Json json;
+  json["rank"] = straggler->who->rank ? Json(*straggler->who->rank) : Json();
+  json["host"] = straggler->who->host;
+  json["waited_part"] = straggler->waited;
+  json["others_waited_part"] = straggler->others_waited;
+  return json;
+}
+
 }  // namespace
 
 std::string summary_json(const JobSummary& summary) {
@@ -50,14 +64,18 @@ std::string summary_json(const JobSummary& summary) {
   json["version"] = HVD_VERSION;
   json["command"] = summary.command;
   json["num_proc"] = summary.num_proc;
-  json["started"] = as_utc(summary.started);
-  json["seconds"] = std::chrono::duration<double>(summary.duration).count();
+  json["started"] = utc_seconds(summary.started);
+  json["seconds"] = as_seconds(summary.duration);
   json["exit_code"] = summary.exit_code;
   json["first_failure"] = failures.first() ? failure_json(*failures.first(), summary.last_stderr_lines) : Json();
   const auto left = failures.left_before();
   json["left_before"] = left ? Json(left->rank) : Json();
   json["lost_before"] = lost_json(failures.lost_before(summary.last_stderr_lines));
   json["later_failures"] = failures.later();
+  json["restarts"] = summary.restarts;
+  json["waited_for_most"] = straggler_json(straggler_of(summary.processes));
+  json["processes"] = Json::array();
+  for (const auto& [process, record] : summary.processes.all()) json["processes"].push_back(process_of_summary(record));
   // What ranks print need not be UTF-8, which JSON is.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -10,6 +10,7 @@
 #include "launcher/binding/binding.h"
 #include "launcher/environment/environment.h"
 #include "launcher/hosts/host_spec.h"
+#include "launcher/plan/prefix_template.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 
@@ -42,6 +43,7 @@ struct OutputConfig {
   Colour colour = Colour::kAuto;
   Stamp stamp = Stamp::kNone;
   bool with_prefix = true;
+  std::optional<PrefixTemplate> prefix;          // absent: [3]<stdout>:
   bool last_states = false;                      // of progress bars, also where there is no terminal
   std::vector<std::pair<int, int>> shown_ranks;  // from, to; none: all
   std::optional<int> raw_rank;                   // is shown at once and as it is, with no prefix
@@ -89,6 +91,8 @@ struct LaunchConfig {
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;
   std::optional<std::string> log_dir;
+  bool summary = false;               // --summary: see summary_text()
+  std::optional<std::string> events;  // --events: see JobEvents
   std::chrono::seconds start_timeout{30};
   bool tls = false;
   PortRange ports;                                 // for the rendezvous, and for ranks to listen on

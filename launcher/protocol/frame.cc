@@ -15,7 +15,7 @@ bool is_known(std::uint8_t type) {
   return (type >= static_cast<std::uint8_t>(FrameType::kLaunch) &&
           type <= static_cast<std::uint8_t>(FrameType::kLaunchBelow)) ||
          (type >= static_cast<std::uint8_t>(FrameType::kHello) &&
-          type <= static_cast<std::uint8_t>(FrameType::kStalled));
+          type <= static_cast<std::uint8_t>(FrameType::kWorked));
 }
 
 Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type, std::uint16_t zero) {

@@ -43,6 +43,7 @@ enum class FrameType : std::uint8_t {
   kStopped = 79,
   kLost = 80,  // of an agent that the sender has started: no more frames will come from it
   kStalled = 81,
+  kWorked = 82,
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 

@@ -129,6 +129,12 @@ void fields(auto& io, Is<StalledMessage> auto& message) {
   io.process(message.process);
   io.number_in("rank", message.rank, 0, std::numeric_limits<std::int32_t>::max());
 }
+void fields(auto& io, Is<WorkedMessage> auto& message) {
+  io.process(message.process);
+  io.number(message.work.collectives);
+  io.number(message.work.bytes);
+  io.number(message.work.waited_us);
+}
 void fields(auto& io, Is<StoppedMessage> auto& message) {
   io.process(message.process);
   io.flag(message.is_stopped);
@@ -173,6 +179,7 @@ Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
 Bytes encode(const EndedMessage& message) { return encode_fields(message); }
 Bytes encode(const FailingMessage& message) { return encode_fields(message); }
 Bytes encode(const StalledMessage& message) { return encode_fields(message); }
+Bytes encode(const WorkedMessage& message) { return encode_fields(message); }
 Bytes encode(const StoppedMessage& message) { return encode_fields(message); }
 Bytes encode(const StacksMessage& message) { return encode_fields(message); }
 Bytes encode(const DrainingMessage& message) { return encode_fields(message); }
@@ -199,6 +206,7 @@ Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
   return decode_fields<OutputEndMessage>(payload, "output-end frame");
 }
 Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<EndedMessage>(payload, "ended frame"); }
+Result<WorkedMessage> decode_worked(ByteSpan payload) { return decode_fields<WorkedMessage>(payload, "worked frame"); }
 Result<StalledMessage> decode_stalled(ByteSpan payload) {
   return decode_fields<StalledMessage>(payload, "stalled frame");
 }

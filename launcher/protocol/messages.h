@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/binding/binding.h"
+#include "rendezvous/protocol/agent_socket.h"
 #include "rendezvous/protocol/seat.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
@@ -157,6 +158,12 @@ struct StalledMessage {
   std::int32_t rank = 0;
 };
 
+// What the process did in a session that has ended; more than once where it begins another one.
+struct WorkedMessage {
+  Incarnation process;
+  rendezvous::RankWork work;
+};
+
 // Where a process stands, in words and Python's stacks.
 struct StacksMessage {
   Incarnation process;
@@ -196,6 +203,7 @@ Bytes encode(const OutputEndMessage& message);
 Bytes encode(const EndedMessage& message);
 Bytes encode(const FailingMessage& message);
 Bytes encode(const StalledMessage& message);
+Bytes encode(const WorkedMessage& message);
 Bytes encode(const StoppedMessage& message);
 Bytes encode(const StacksMessage& message);
 Bytes encode(const DrainingMessage& message);
@@ -218,6 +226,7 @@ Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<EndedMessage> decode_ended(ByteSpan payload);
 Result<FailingMessage> decode_failing(ByteSpan payload);
 Result<StalledMessage> decode_stalled(ByteSpan payload);
+Result<WorkedMessage> decode_worked(ByteSpan payload);
 Result<StoppedMessage> decode_stopped(ByteSpan payload);
 Result<StacksMessage> decode_stacks(ByteSpan payload);
 Result<DrainingMessage> decode_draining(ByteSpan payload);

@@ -55,8 +55,8 @@ Result<Fd> open_folder(const std::string& name) {
   return folder;
 }
 
-// Not emptied before it is known whose it is. O_NONBLOCK: a FIFO without a reader is an error, not a wait.
-Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
+// O_NONBLOCK: a FIFO without a reader is an error, not a wait.
+Result<Fd> open_to_add(const Fd& folder, const char* base, const std::string& name) {
   Fd file(::openat(folder.get(), base, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
   if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
@@ -66,6 +66,12 @@ Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name
     return Status::precondition(name + " is not a plain file with one name");
   }
   HVD_RETURN_IF_ERROR(check_owner(info, name));
+  return file;
+}
+
+// Not emptied before it is known whose it is.
+Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
+  HVD_ASSIGN_OR_RETURN(Fd file, open_to_add(folder, base, name));
   if (::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
   return file;
 }
@@ -91,6 +97,22 @@ Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory
   Result<std::array<OutputFile, 2>> files = open_pair(directory, rank, num_proc);
   if (!files.is_ok()) return files.status().annotate("--output-filename");
   return files;
+}
+
+Result<OutputFile> open_events_file(const std::string& path) {
+  OutputFile file{.fd = {}, .name = path};
+  const Status status = [&]() -> Status {
+    const std::filesystem::path full(path);
+    const std::string directory = full.has_parent_path() ? full.parent_path().string() : ".";
+    if (!full.has_filename()) return Status::invalid_argument(path + " is a folder: expected the name of a file");
+    HVD_RETURN_IF_ERROR(check_place(directory));
+    const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.valid()) return Status::from_errno("cannot open the directory " + directory, errno);
+    HVD_ASSIGN_OR_RETURN(file.fd, open_to_add(folder, full.filename().c_str(), path));
+    return Status::ok();
+  }();
+  if (!status.is_ok()) return status.annotate("--events");
+  return file;
 }
 
 Result<OutputFile> open_summary_file(const std::string& directory) {

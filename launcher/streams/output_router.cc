@@ -24,7 +24,7 @@ OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbac
       stdout_(loop, STDOUT_FILENO, screen_callbacks("stdout", callbacks)),
       stderr_(loop, STDERR_FILENO, screen_callbacks("stderr", callbacks)),
       prompt_timer_(loop.get(), [this] { show_prompts(); }) {
-  for (const auto& [slot, rank] : options.ranks) slots_.emplace(slot, streams_of_rank(rank));
+  for (const auto& [slot, name] : options.ranks) slots_.emplace(slot, streams_of_rank(name));
 }
 
 TimeStamp OutputRouter::stamp() const {
@@ -41,36 +41,37 @@ TimeStamp OutputRouter::stamp() const {
   return nullptr;
 }
 
-OutputRouter::Stream OutputRouter::make_stream(int rank, bool is_stderr) {
+OutputRouter::Stream OutputRouter::make_stream(const RankName& name, bool is_stderr) {
   const OutputConfig& look = options_.look;
   const bool is_terminal = screen_of(is_stderr).is_terminal();
   const bool coloured =
       look.colour == OutputConfig::Colour::kAlways || (look.colour == OutputConfig::Colour::kAuto && is_terminal);
-  if (is_raw(rank)) {
+  if (is_raw(name.rank)) {
     const auto none = [] { return std::string(); };
     return {.prefix = none, .prefixer = LinePrefixer(none)};
   }
   LinePrefixer::Prefix prefix = [stamp = stamp()] { return stamp ? stamp() : std::string(); };
-  if (look.with_prefix) prefix = rank_prefix(rank, is_stderr, stamp(), coloured ? colour_of_rank(rank) : "");
+  if (look.with_prefix) prefix = prefix_of(look, name, is_stderr, stamp(), coloured ? colour_of_rank(name.rank) : "");
   const auto bars = is_terminal ? LinePrefixer::Bars::kLastState : file_bars();
   return {.prefix = prefix, .prefixer = LinePrefixer(prefix, LinePrefixer::kMaxPending, bars)};
 }
 
-OutputRouter::SlotStreams OutputRouter::streams_of_rank(int rank) {
+OutputRouter::SlotStreams OutputRouter::streams_of_rank(const RankName& name) {
+  const int rank = name.rank;
   const auto& shown = options_.look.shown_ranks;
   const bool is_shown = shown.empty() || is_raw(rank) || std::ranges::any_of(shown, [rank](const auto& range) {
                           return range.first <= rank && rank <= range.second;
                         });
-  return {.rank = rank,
+  return {.name = name,
           .is_shown = is_shown,
           .is_raw = is_raw(rank),
-          .streams = {make_stream(rank, false), make_stream(rank, true)},
+          .streams = {make_stream(name, false), make_stream(name, true)},
           .stderr_tail = {}};
 }
 
-void OutputRouter::set_rank(int slot, int rank) {
+void OutputRouter::set_rank(int slot, const RankName& name) {
   const auto found = slots_.find(slot);
-  if (found != slots_.end() && found->second.rank == rank) return;
+  if (found != slots_.end() && found->second.name == name) return;
   if (found != slots_.end()) {
     for (const bool is_stderr : {false, true}) {
       output_end(slot, is_stderr);
@@ -79,7 +80,7 @@ void OutputRouter::set_rank(int slot, int rank) {
     }
     slots_.erase(found);
   }
-  SlotStreams& record = slots_.emplace(slot, streams_of_rank(rank)).first->second;
+  SlotStreams& record = slots_.emplace(slot, streams_of_rank(name)).first->second;
   const Status opened = files_ ? open_files_of(record) : Status::ok();
   if (!opened.is_ok()) message(opened.message());
 }
@@ -91,15 +92,16 @@ Status OutputRouter::open_files(const std::string& directory, int num_proc) {
 }
 
 Status OutputRouter::open_files_of(SlotStreams& slot) {
-  auto found = files_of_ranks_.find(slot.rank);
+  const int rank = slot.name.rank;
+  auto found = files_of_ranks_.find(rank);
   if (found == files_of_ranks_.end()) {
-    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(files_->first, slot.rank, files_->second));
-    found = files_of_ranks_.emplace(slot.rank, std::move(files)).first;
+    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(files_->first, rank, files_->second));
+    found = files_of_ranks_.emplace(rank, std::move(files)).first;
   }
   for (const bool is_stderr : {false, true}) {
     Stream& stream = slot.streams[is_stderr ? 1 : 0];
     stream.file = &found->second[is_stderr ? 1 : 0];
-    stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, stamp()),
+    stream.file_prefixer = std::make_unique<LinePrefixer>(prefix_of(options_.look, slot.name, is_stderr, stamp()),
                                                           LinePrefixer::kMaxPending, file_bars());
   }
   return Status::ok();
@@ -171,7 +173,7 @@ void OutputRouter::show(Stream& stream, bool is_stderr, const std::string& text)
 void OutputRouter::show_bar(const SlotStreams& slot, bool is_stderr) {
   const Stream& stream = slot.streams[is_stderr ? 1 : 0];
   const std::string_view bar = stream.prefixer.bar();
-  const int key = 2 * slot.rank + (is_stderr ? 1 : 0);
+  const int key = 2 * slot.name.rank + (is_stderr ? 1 : 0);
   screen_of(is_stderr).set_bar(key, bar.empty() ? "" : stream.prefix(), bar);
 }
 

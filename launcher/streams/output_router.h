@@ -13,6 +13,7 @@
 #include "launcher/plan/launch_config.h"
 #include "launcher/process/line_prefixer.h"
 #include "launcher/process/tail_buffer.h"
+#include "launcher/streams/rank_name.h"
 #include "launcher/streams/screen.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/fd.h"
@@ -34,6 +35,9 @@ Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory
 // <directory>/summary.json, emptied, under the same conditions.
 Result<OutputFile> open_summary_file(const std::string& directory);
 
+// `path`, to be added to after what it has; made where it is not there, in a folder that is. Under the same conditions.
+Result<OutputFile> open_events_file(const std::string& path);
+
 // Where the output of all slots goes: lines with the prefix of their rank to our stdout and stderr, and the same to a
 // file per rank and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and
 // stderr are one file there is one writer, and what falls into an unfinished line begins a new one. Owned by the
@@ -45,7 +49,7 @@ class OutputRouter {
   static constexpr Millis kPromptAge{50};  // an unfinished line is shown when it is between once and twice as old
 
   struct Options {
-    std::map<int, int> ranks;  // of each slot: the prefix of its lines, and the name of its files
+    std::map<int, RankName> ranks;  // of each slot: the prefix of its lines, and the name of its files
     OutputConfig look;
     bool prompts = false;  // unfinished lines are shown also where stdout or stderr is no terminal
   };
@@ -60,9 +64,9 @@ class OutputRouter {
   // directories are for the user alone.
   Status open_files(const std::string& directory, int num_proc);
 
-  // The slot is there from now on, or has a process of another rank: its lines have that prefix, and go to that rank's
+  // The slot is there from now on, or has a process of another name: its lines have that prefix, and go to that rank's
   // files, after what these have. If they cannot be opened, a message says so.
-  void set_rank(int slot, int rank);
+  void set_rank(int slot, const RankName& name);
   void output(int slot, bool is_stderr, ByteSpan bytes);
   void output_end(int slot, bool is_stderr);
   void end_all();
@@ -93,7 +97,7 @@ class OutputRouter {
     std::optional<TimePoint> pending_since = {};
   };
   struct SlotStreams {
-    int rank;
+    RankName name;
     bool is_shown;
     bool is_raw;                    // what it prints is shown at once, as it is
     std::array<Stream, 2> streams;  // stdout, stderr
@@ -107,8 +111,8 @@ class OutputRouter {
   }
   Status open_files_of(SlotStreams& slot);
   bool is_raw(int rank) const { return options_.look.raw_rank == rank; }
-  Stream make_stream(int rank, bool is_stderr);
-  SlotStreams streams_of_rank(int rank);
+  Stream make_stream(const RankName& name, bool is_stderr);
+  SlotStreams streams_of_rank(const RankName& name);
   LinePrefixer::Bars file_bars() const {
     return options_.look.last_states ? LinePrefixer::Bars::kLastState : LinePrefixer::Bars::kAllStates;
   }

@@ -57,19 +57,22 @@ struct WipedBuffer {
   ~WipedBuffer() { explicit_bzero(bytes.data(), bytes.size()); }
 };
 
-Status send_request(const Fd& fd, std::uint8_t request, std::int32_t rank, const Deadline& deadline) {
+Status send_request(const Fd& fd, std::uint8_t request, std::int32_t rank, const Deadline& deadline,
+                    ByteSpan behind = {}) {
   HVD_FAILPOINT_RETURN("agent.ask");
   ByteWriter out;
   out.put_raw(as_bytes(kAgentMagic));
   out.put(request);
   out.put(rank);
+  out.put_raw(behind);
   const Bytes bytes = out.take();
   return send_all(fd.get(), bytes, deadline, -1);
 }
 
-// Sends the request and receives as much as `answer` holds.
-Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline) {
-  HVD_RETURN_IF_ERROR(send_request(fd, request, 0, deadline));
+// Sends the request, with what is `behind` it, and receives as much as `answer` holds.
+Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline,
+                ByteSpan behind = {}) {
+  HVD_RETURN_IF_ERROR(send_request(fd, request, 0, deadline, behind));
   for (std::size_t received = 0; received < answer.size();) {
     HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), answer.subspan(received), deadline, -1));
     received += size;
@@ -99,6 +102,16 @@ Status check_name(const std::string& agent_name) {
   return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
 }
 
+// Ok when the agent has answered that it is.
+Status tell(const std::string& agent_name, std::uint8_t request, ByteSpan behind, const Deadline& deadline) {
+  HVD_RETURN_IF_ERROR(check_name(agent_name));
+  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, deadline));
+  std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
+  HVD_RETURN_IF_ERROR(exchange(fd, request, answer, deadline, behind));
+  if (answer.back() == kAgentAnswerOk) return Status::ok();
+  return Status::precondition("the agent says no, outcome " + std::to_string(answer.back()));
+}
+
 }  // namespace
 
 Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline) {
@@ -116,12 +129,15 @@ Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline de
 }
 
 Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline) {
-  HVD_RETURN_IF_ERROR(check_name(agent_name));
-  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, deadline));
-  std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
-  HVD_RETURN_IF_ERROR(exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline));
-  if (answer.back() == kAgentAnswerOk) return Status::ok();
-  return Status::precondition("the agent says no, outcome " + std::to_string(answer.back()));
+  return tell(agent_name, static_cast<std::uint8_t>(kind), {}, deadline);
+}
+
+Status report_work(const std::string& agent_name, const RankWork& work, Deadline deadline) {
+  ByteWriter out;
+  out.put(work.collectives);
+  out.put(work.bytes);
+  out.put(work.waited_us);
+  return tell(agent_name, kAgentRequestWork, out.take(), deadline);
 }
 
 Status report_stall(const std::string& agent_name, int rank) {

@@ -29,4 +29,8 @@ Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline de
 // block: an agent that is busy misses it.
 Status report_stall(const std::string& agent_name, int rank);
 
+// Tells the agent what this process did in a session that ends, and waits for the answer: by then the launcher's stream
+// holds it, before the process' end.
+Status report_work(const std::string& agent_name, const RankWork& work, Deadline deadline);
+
 }  // namespace hvd::rendezvous

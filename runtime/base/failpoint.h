@@ -89,6 +89,7 @@ inline constexpr auto kTable = std::to_array<Row>({
     {"driver.timer", Kind::kPlace}, {"driver.done", Kind::kPlace}, {"driver.hello", Kind::kReturn},
     {"driver.output", Kind::kReturn}, {"driver.process", Kind::kReturn}, {"summary.write", Kind::kPlace},
     {"status.listen", Kind::kReturn}, {"files.open", Kind::kReturn}, {"files.write", Kind::kReturn},
+    {"events.write", Kind::kReturn},
     {"hosts.found", Kind::kPlace}, {"ssh.query", Kind::kReturn},
     // The launcher of an elastic job.
     {"elastic.hosts", Kind::kPlace}, {"elastic.prepare", Kind::kReturn}, {"elastic.waiting", Kind::kPlace},

@@ -181,6 +181,12 @@ Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice
   return rendezvous::notify_agent(config.agent_socket, kind, Deadline::after(kAgentPatience));
 }
 
+void report_work(const config::RuntimeConfig& config, const rendezvous::RankWork& work) {
+  if (config.agent_socket.empty() || work == rendezvous::RankWork()) return;
+  const Status told = rendezvous::report_work(config.agent_socket, work, Deadline::after(kAgentPatience));
+  if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told what this rank did", log_field("why", told.message()));
+}
+
 void Network::notify_agent(rendezvous::AgentNotice kind) {
   if (config_.agent_socket.empty()) return;
   const Status told = engine::notify_agent(config_, kind);

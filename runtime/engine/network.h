@@ -26,6 +26,8 @@ namespace hvd::engine {
 // Tells the agent that started this rank how it ends, or asks it; an error without one. Blocks for half a second at
 // most.
 Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice kind);
+// Tells the agent, if there is one, what this rank did; nothing where it did nothing.
+void report_work(const config::RuntimeConfig& config, const rendezvous::RankWork& work);
 
 // How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the
 // session, which destroys it after the engine.

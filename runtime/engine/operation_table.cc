@@ -26,12 +26,11 @@ wire::Request make_request(const Operation& operation, int rank) {
   return request;
 }
 
-// None of a join or a barrier.
+}  // namespace
+
 std::size_t bytes_of(const Operation& operation) {
   return operation.input.data == nullptr ? 0 : operation.input.byte_size();
 }
-
-}  // namespace
 
 OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder)
     : recorder_(recorder), rank_(rank) {
@@ -149,6 +148,7 @@ HandlePtr OperationTable::store(PendingOperationPtr pending, TimePoint now) {
   const Operation& operation = pending->operation;
   pending->id = static_cast<negotiation::OperationId>(next_id_++);
   pending->submitted = now;
+  tally_.submitted(now);
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name, now);
   const recorder::OperationRanges& ranges = recorder_.ranges();
   // While nobody can end it yet.
@@ -203,12 +203,15 @@ std::vector<PendingOperationPtr> OperationTable::start(std::span<const negotiati
   check_engine();
   std::vector<PendingOperationPtr> started;
   started.reserve(released.size());
+  std::size_t count = 0;  // that did not run before
+  const TimePoint now = SteadyClock::now();
   const MutexLock lock(mutex_);
   for (const negotiation::OwnResponse& each : released) {
     const auto at = pending_.find(key_of(each.operation));
     started.push_back(at == pending_.end() ? nullptr : at->second);
-    if (started.back() != nullptr) started.back()->running = true;
+    if (started.back() != nullptr && !std::exchange(started.back()->running, true)) ++count;
   }
+  tally_.started(count, now);
   return started;
 }
 
@@ -231,6 +234,11 @@ OperationTable::Oldest OperationTable::oldest(TimePoint then) const {
     return BlockedOn{operation.process_set, operation.op, operation.name};
   };
   return {about(of_all), about(waited_for)};
+}
+
+rendezvous::RankWork OperationTable::work() const {
+  const MutexLock lock(mutex_);
+  return tally_.work();
 }
 
 bool OperationTable::empty() const {

@@ -16,6 +16,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/engine/pending_operation.h"
+#include "runtime/engine/work_tally.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/recorder/flight_recorder.h"
 #include "runtime/topology/process_set.h"
@@ -89,6 +90,9 @@ class OperationTable {
   // Whether a timeline is written, which shows what is negotiated.
   bool is_watched() const { return recorder_.timeline().is_active(); }
 
+  // What has ended well so far, and how long this rank has waited.
+  rendezvous::RankWork work() const HVD_EXCLUDES(mutex_);
+
   // How many joins of the global set have completed well.
   std::uint64_t joins() const { return joins_; }
 
@@ -112,7 +116,7 @@ class OperationTable {
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
   HandlePtr store(PendingOperationPtr pending, TimePoint now) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
-  bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
+  bool forget(const PendingOperation& pending, bool is_well, TimePoint now) HVD_REQUIRES(mutex_);
   void finish(PendingOperation& pending, const Status& status, TimePoint now) HVD_EXCLUDES(mutex_);
   void finish_later(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
 
@@ -130,6 +134,7 @@ class OperationTable {
   std::pmr::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_){&nodes_};
   std::vector<negotiation::OwnRequest> fresh_ HVD_GUARDED_BY(mutex_);  // not fetched yet
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
+  WorkTally tally_ HVD_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> joins_{0};
   std::optional<Status> closed_ HVD_GUARDED_BY(mutex_);
 };
@@ -148,6 +153,9 @@ Status check_group(const std::vector<Operation>& operations);
 // without dimensions is left to the negotiation, which reports it on all ranks. Requires: `operation` is one of this
 // set.
 Status prepare_in_set(Operation& operation, const topology::ProcessSet& set);
+
+// Of its input; none of a join or a barrier.
+std::size_t bytes_of(const Operation& operation);
 
 // The errors of an operation whose name is in use, and of a group with two of one name.
 Status pending_already(const Operation& operation);

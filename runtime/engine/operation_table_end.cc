@@ -6,12 +6,14 @@
 
 namespace hvd::engine {
 
-bool OperationTable::forget(const PendingOperation& pending) {
+bool OperationTable::forget(const PendingOperation& pending, bool is_well, TimePoint now) {
   const auto at = pending_.find(key_of(pending.id));
   if (at == pending_.end()) return false;
   // The id of a removed set may belong to another one by now.
   const auto open = open_.find(pending.operation.process_set);
   if (open != open_.end() && open->second.set == pending.set) leave(open->second, pending.operation);
+  if (!pending.running) tally_.started(1, now);
+  if (is_well) tally_.ended(pending.operation, bytes_of(pending.operation));
   pending_.erase(at);
   return true;
 }
@@ -47,15 +49,15 @@ void OperationTable::finish_later(PendingOperation& pending, const Status& statu
 void OperationTable::hand_over(const std::vector<PendingOperationPtr>& operations,
                                const std::shared_ptr<collectives::cuda::Event>& end) {
   std::vector<PendingOperation*> mine;
+  const TimePoint now = SteadyClock::now();
   {
     const MutexLock lock(mutex_);
     for (const PendingOperationPtr& pending : operations) {
-      if (!forget(*pending)) continue;
+      if (!forget(*pending, true, now)) continue;
       pending->handed_over = true;
       mine.push_back(pending.get());
     }
   }
-  const TimePoint now = SteadyClock::now();
   for (PendingOperation* pending : mine) {
     pending->handle.state().end = end;
     finish(*pending, Status::ok(), now);
@@ -66,17 +68,17 @@ void OperationTable::complete(std::span<const PendingOperationPtr> operations, c
   std::vector<PendingOperation*> mine;
   std::vector<PendingOperation*> handed_over;
   mine.reserve(operations.size());
+  const TimePoint now = SteadyClock::now();
   {
     const MutexLock lock(mutex_);
     for (const PendingOperationPtr& pending : operations) {
-      if (forget(*pending)) {
+      if (forget(*pending, status.is_ok(), now)) {
         mine.push_back(pending.get());
       } else if (std::exchange(pending->handed_over, false)) {
         handed_over.push_back(pending.get());
       }
     }
   }
-  const TimePoint now = SteadyClock::now();
   for (PendingOperation* pending : mine) finish(*pending, status, now);
   for (PendingOperation* pending : handed_over) finish_later(*pending, status);
 }

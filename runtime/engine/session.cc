@@ -219,6 +219,7 @@ class SessionImpl final : public Session {
     network_.reset();
     recorder_.timeline().stop();
     pages_->close();
+    if (connected_) engine::report_work(config_, table_.work());
   }
 
   void abandon_after_fork() override {

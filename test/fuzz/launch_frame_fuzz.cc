@@ -53,6 +53,7 @@ void check_message(const Frame& frame) {
     case FrameType::kFailing: return check_round_trip(decode_failing(payload), payload);
     case FrameType::kStacks: return check_round_trip(decode_stacks(payload), payload);
     case FrameType::kStalled: return check_round_trip(decode_stalled(payload), payload);
+    case FrameType::kWorked: return check_round_trip(decode_worked(payload), payload);
     case FrameType::kStopped: return check_round_trip(decode_stopped(payload), payload);
     case FrameType::kDraining: return check_round_trip(decode_draining(payload), payload);
     case FrameType::kLost:

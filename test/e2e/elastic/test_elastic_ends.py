@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Pa
     worker = (sys.executable, str(Path(__file__).parent / "hanging_worker.py"), str(tmp_path / "has_hung"))
     # Longer than a rank may be kept from running on a busy machine.
     stall = ("-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=1", "-x", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3")
-    flags = ("-np", "2", "--min-np", "2", "--replace-stuck", "3", *stall)
+    flags = ("-np", "2", "--min-np", "2", "--replace-stuck", "3", "--events", str(tmp_path / "events"), *stall)
     job = start_elastic(*flags, command=worker)
     assert job.wait() == 0, job
     assert "has not come while the others wait for the next round: it is ended (--replace-stuck)" in job.err, job
@@ -86,6 +87,9 @@ def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Pa
     assert len({hung, *anew}) == 2, job
     assert len({one.pid for one in job.begins() if one.rank == 0}) == 1, job
     assert {one.batch for one in job.begins()[2:]} == {5}, "rank 0 had committed the fifth step"
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    stalled = [event for event in events if event["event"] == "rank_stalled"]
+    assert [(event["rank"], event["host"], event["pid"]) for event in stalled] == [(1, "localhost", hung)]
     job.wait_all_gone()
 
 

@@ -60,7 +60,7 @@ SETTINGS = (
         "static",
         """child.spawn pipe.open pipe.read pipe.write input.read frame.next link.start link.greeted fleet.send
         launch.listen launch.frame driver.done driver.hello driver.output driver.process status.listen files.open files.write
-        hosts.found agent.begin agent.guard agent.frame agent.launch agent.probed agent.send agent.ended
+        events.write hosts.found agent.begin agent.guard agent.frame agent.launch agent.probed agent.send agent.ended
         agent.swept agent.sweep slot.start slot.socket""",
     ),
     Setting("late", "driver.timer summary.write"),
@@ -163,7 +163,8 @@ class Trial:
         return sorted(re.sub(r"\d+", "#", text.replace(str(self.folder), "FOLDER")).splitlines())
 
     def start_static(self) -> None:
-        self.start("-np", "2", "--stdin", "all", "--output-filename", str(self.folder / "log"), "sh", "-c", STATIC_RANK)
+        files = ("--output-filename", str(self.folder / "log"), "--events", str(self.folder / "events"))
+        self.start("-np", "2", "--stdin", "all", *files, "sh", "-c", STATIC_RANK)
 
     def start_late(self) -> None:
         self.start("-np", "1", "--timeout", "1", "--log-dir", str(self.folder / "log"), "sleep", "1000")

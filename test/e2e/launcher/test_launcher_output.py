@@ -37,6 +37,29 @@ def test_the_timestamp_comes_first(start_job: StartJob) -> None:
         assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hi\n", job.out)
 
 
+def test_the_prefix_is_what_the_template_says_on_the_screen_and_in_files(start_job: StartJob, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    flags = ("-np", "2", "-H", "localhost:1,127.0.0.1:1", "--output-filename", str(logs))
+    job = start_job(
+        *flags, "--prefix-template", "{rank}.{local_rank}@{host} {stream}{{}}|", "sh", "-c", "echo a; echo b >&2"
+    )
+    assert job.wait() == 0, job
+    assert sorted(job.out.splitlines()) == ["0.0@localhost stdout{}|a", "1.0@127.0.0.1 stdout{}|a"]
+    assert sorted(job.err.splitlines()) == ["0.0@localhost stderr{}|b", "1.0@127.0.0.1 stderr{}|b"]
+    assert (logs / "rank.1" / "stderr").read_text() == "1.0@127.0.0.1 stderr{}|b\n"
+    job = start_job("-np", "1", "--timestamp", "relative", "--prefix-template", "{rank}:", "echo", "a")
+    assert job.wait() == 0
+    assert re.fullmatch(r"\d+\.\d{3} 0:a\n", job.out)
+    job = start_job(
+        "-np", "1", "--timestamp", "relative", "--color", "always", "--prefix-template", "{rank} {time}: ", "echo", "a"
+    )
+    assert job.wait() == 0
+    assert re.fullmatch(r"\x1b\[36m0 \d+\.\d{3}: \x1b\[0ma\n", job.out)
+    job = start_job("-np", "1", "--prefix-template", "{time}|", "echo", "a")
+    assert job.wait() == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d\|a\n", job.out)
+
+
 def test_what_is_shown_and_how_is_the_users_choice(start_job: StartJob, tmp_path: Path) -> None:
     # Rank 1 fails when the other has printed, and not a second before.
     script = (

@@ -185,3 +185,25 @@ def test_tls_that_is_chosen_for_ranks_is_the_rendezvous_too(start_job: StartJob)
     job = start_job("-np", "2", "-x", "HOROVOD_TLS=1", PYTHON, "-c", code, env={"HOROVOD_TLS": "0"})
     assert job.wait() == 0, job
     assert job.out.count(":2\n") == 2, job
+
+
+def test_the_summary_has_every_rank_and_comes_before_the_reason_of_a_failure(start_job: StartJob, tmp_path: Path) -> None:
+    # Rank 1 fails when the other has ended.
+    script = "[ $HOROVOD_RANK = 0 ] && { touch done; exit; }; until [ -e done ]; do sleep 0.01; done; exit 4"
+    job = start_job("-np", "2", "--summary", "--log-dir", "logs", "sh", "-c", script)
+    assert job.wait() == 4, job
+    text = job.err[job.err.index("horovodrun: summary: exit code 4 after ") :]
+    rows = [line.split() for line in text.splitlines()[1:4]]
+    assert rows[0] == ["rank", "host", "end", "ran", "collectives", "data", "waited"]
+    assert [(row[0], " ".join(row[2:5]), row[7:]) for row in rows[1:]] == [
+        ("0", "exit code 0", ["-", "-", "-"]),  # it has no Horovod
+        ("1", "exit code 4", ["-", "-", "-"]),
+    ]
+    assert text.index("summary: ") < text.index("the job failed: rank 1")
+    assert text.endswith("Exit code: 4\n")
+    summary = json.loads((tmp_path / "logs" / "summary.json").read_text())
+    assert [(p["rank"], p["exit_code"], p["collectives"]) for p in summary["processes"]] == [(0, 0, None), (1, 4, None)]
+    assert (summary["restarts"], summary["waited_for_most"]) == (0, None)
+    quiet = start_job("-np", "1", "true")
+    assert quiet.wait() == 0
+    assert quiet.err == ""

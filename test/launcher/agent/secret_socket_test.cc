@@ -118,7 +118,7 @@ const std::string kRequest = request(rendezvous::kAgentRequestCredentials);
 const rendezvous::Incarnation kProcess{.slot = 5, .number = 3};
 
 Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
-  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto...) { return true; });
+  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto...) { return true; }, nullptr);
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
 TEST_CASE("SecretSocket tells its process who it is, with the secret, as often as it is asked", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
-  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }).value();
+  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }, nullptr).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
   const auto token = rendezvous::seat_token(secret, kProcess);
   const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string("\5\0\0\0\3\0\0\0", 8) +
@@ -216,7 +216,7 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
   for (int i = 0; i < 10; ++i)
-    names.insert(SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }).value()->name());
+    names.insert(SecretSocket::open(loop, secret, kProcess, [](auto...) { return true; }, nullptr).value()->name());
   CHECK(names.size() == 10);
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("SecretSocket hears that its process fails, leaves or waits, and answe
     named = rank;
     return kind != AgentNotice::kDraining;
   };
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), kProcess, hear).value();
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), kProcess, hear, nullptr).value();
   CHECK(serve(loop, [&] { return ask(socket->name(), request(2)); }) == std::string(rendezvous::kAgentMagic) + '\0');
   CHECK(heard == std::vector{AgentNotice::kFailing});
   const auto told = serve(loop, [&] {
@@ -248,4 +248,21 @@ TEST_CASE("SecretSocket hears that its process fails, leaves or waits, and answe
   REQUIRE(rendezvous::report_stall(socket->name(), 70000).is_ok());
   while (heard.back() != AgentNotice::kStalled) uv_run(loop.get(), UV_RUN_ONCE);
   CHECK(named == 70000);
+}
+
+TEST_CASE("SecretSocket hears what its process did, also in pieces", "[agent]") {
+  MainLoop loop;
+  std::vector<rendezvous::RankWork> heard;
+  auto socket = SecretSocket::open(
+                    loop, crypto::Secret::random(), kProcess, [](auto...) { return true; },
+                    [&](const rendezvous::RankWork& work) { heard.push_back(work); })
+                    .value();
+  const rendezvous::RankWork work{.collectives = 3, .bytes = std::uint64_t{1} << 40, .waited_us = 7};
+  const auto told = serve(
+      loop, [&] { return rendezvous::report_work(socket->name(), work, Deadline::after(std::chrono::seconds(5))); });
+  CHECK(told.is_ok());
+  CHECK(heard == std::vector{work});
+  // Without the numbers it is no report: the agent waits for them, and lets go when the other end does.
+  CHECK(serve(loop, [&] { return ask(socket->name(), request(rendezvous::kAgentRequestWork)); }).empty());
+  CHECK(heard.size() == 1);
 }

@@ -62,6 +62,8 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
        "--blacklist-cooldown-range: expected MIN <= MAX, found 3 and 2"},
       {{"-np", "2", "--grace", "1", "true"},
        "--grace is for elastic jobs: give --min-np or --host-discovery-script as well"},
+      {{"-np", "2", "--max-restarts", "1", "true"},
+       "--max-restarts is for elastic jobs: give --min-np or --host-discovery-script as well"},
       {{"-np", "2", "--spares", "1", "true"},
        "--spares is for elastic jobs: give --min-np or --host-discovery-script as well"},
       {{"-np", "2", "--min-np", "1", "--spares", "1", "--blacklist-cooldown-range", "1", "2", "true"},

@@ -236,6 +236,7 @@ TEST_CASE("The flags of an elastic job", "[unit][cli]") {
   CHECK(most.elastic->default_slots == 4);
   CHECK(most.elastic->timeout.count() == 5);
   CHECK(most.elastic->reset_limit == 3);
+  CHECK(parse_job({"--min-np", "1", "--max-restarts", "0"}).elastic->reset_limit == 0);
   CHECK(most.elastic->cooldown->first == std::chrono::seconds(10));
   CHECK(most.elastic->cooldown->second == std::chrono::seconds(20));
   CHECK(most.hosts.empty());
@@ -271,6 +272,11 @@ TEST_CASE("Flags of the output are checked, and NO_COLOR and a dumb terminal are
   const OutputConfig shown = parse_job({"--show-ranks", "1, 0-1"}).output;
   CHECK(shown.shown_ranks == std::vector<std::pair<int, int>>{{1, 1}, {0, 1}});
   CHECK_FALSE(parse_job({"--show-ranks", "1", "--no-prefix"}).output.with_prefix);
+  CHECK_FALSE(parse_job({}).output.prefix.has_value());
+  CHECK(parse_job({"--prefix-template", "<{rank}>"}).output.prefix->expand({.rank = 7}) == "<7>");
+  CHECK(usage_error_of({"-np", "2", "--prefix-template", "{size}", "true"})
+            .starts_with("--prefix-template: '{size}' is no field: expected one of {rank}, "));
+  CHECK(usage_error_of({"-np", "1", "--prefix-template", "{rank}", "--no-prefix", "true"}) != "");
   for (const char* wrong : {"x", "1-", "-1", "3-2", "1,,2", "1,", "99999999999"}) {
     INFO(wrong);
     const std::string error = usage_error_of({"-np", "4", "--show-ranks", wrong, "true"});

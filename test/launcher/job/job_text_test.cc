@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "launcher/job/job_summary.h"
 #include "launcher/job/static_job.h"
 
 using namespace hvd;
@@ -82,8 +83,10 @@ TEST_CASE("The summary for programs has who had left or ended before the first f
                                                .started = {},
                                                .duration = {},
                                                .exit_code = 1,
+                                               .restarts = 0,
                                                .failures = failures,
-                                               .last_stderr_lines = lines}));
+                                               .last_stderr_lines = lines,
+                                               .processes = ProcessLedger()}));
   };
   const auto lost = summary(job_with_good_ends(), {"rank 2 is lost: host a: its process ended"});
   CHECK(lost["lost_before"] == nlohmann::json{{"rank", 2}, {"host", "a"}, {"before_failure", true}});

@@ -33,13 +33,13 @@ TEST_CASE("A rank that comes back in new slots keeps its files, and no more desc
   MainLoop loop;
   OutputConfig look;
   look.shown_ranks = {{1, 1}};  // nothing of rank 0 in this test's own output
-  OutputRouter router(loop, {.ranks = {{0, 0}}, .look = look}, {});
+  OutputRouter router(loop, {.ranks = {{0, {.rank = 0}}}, .look = look}, {});
   REQUIRE(router.open_files(directory, 2).is_ok());
   const auto before = open_descriptors(directory);
   CHECK(before == 2);
   std::string expected;
   for (int slot = 0; slot <= 20; ++slot) {
-    router.set_rank(slot, 0);
+    router.set_rank(slot, {.rank = 0});
     const std::string line = "slot " + std::to_string(slot) + "\n";
     router.output(slot, false, as_bytes(line));
     expected += "[0]<stdout>:" + line;

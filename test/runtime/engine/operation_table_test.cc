@@ -167,5 +167,36 @@ TEST_CASE_METHOD(Fixture, "What is pending in a removed set completes without to
   CHECK(table.sets()->find(2)->context_id == 9);
 }
 
+TEST_CASE("A rank waits while something is submitted that has not started, once for all", "[engine]") {
+  const TimePoint start;
+  WorkTally tally;
+  tally.submitted(start);
+  tally.submitted(start + Millis(1));
+  tally.started(1, start + Millis(3));
+  tally.started(0, start + Millis(4));
+  tally.started(1, start + Millis(5));
+  CHECK(tally.work().waited_us == 5000);
+  tally.submitted(start + Millis(100));
+  tally.started(1, start + Millis(107));
+  CHECK(tally.work() == rendezvous::RankWork{.collectives = 0, .bytes = 0, .waited_us = 12000});
+}
+
+TEST_CASE_METHOD(Fixture, "What has ended well is counted, with its bytes", "[engine]") {
+  const auto done = [this] {
+    rendezvous::RankWork work = table.work();
+    work.waited_us = 0;
+    return work;
+  };
+  CHECK(table.add(operation("a")).is_ok());
+  CHECK(table.add(operation("b", 2)).is_ok());
+  CHECK(table.add(join()).is_ok());
+  CHECK(done() == rendezvous::RankWork());
+  complete_all();
+  CHECK(done() == rendezvous::RankWork{.collectives = 2, .bytes = 2 * sizeof(data), .waited_us = 0});
+  CHECK(table.add(operation("a")).is_ok());
+  table.close(Status::aborted("the end"));
+  CHECK(done().collectives == 2);
+}
+
 }  // namespace
 }  // namespace hvd::engine
