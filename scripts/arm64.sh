@@ -51,6 +51,7 @@ if [ ! -d "$HVD_ARM64_ROOT" ]; then
     apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${packages[@]}"
   mv "$new" "$HVD_ARM64_ROOT"
 fi
+[ -s "$HVD_ARM64_ROOT/etc/hosts" ] || echo "127.0.0.1 localhost" >"$HVD_ARM64_ROOT/etc/hosts"  # a small Debian has none
 mount_in "$HVD_ARM64_ROOT"
 if [ $# -gt 0 ]; then exec "$@"; fi
 exec .venv/bin/python scripts/suites.py arm64
