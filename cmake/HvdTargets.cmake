@@ -86,6 +86,9 @@ function(hvd_add_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(CMAKE_CROSSCOMPILING)  # and so emulated
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 4")
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_options ${ARG_LIBS} hvd_catch_main)
   # Only the files that read beside themselves know where they lie: the others compile to the same anywhere.

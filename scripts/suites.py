@@ -1,7 +1,7 @@
 """Runs test suites one after another and prints one summary line for each: `name: N passed, N failed, N skipped`.
 
 A suite's output is in build/logs/<name>.log; if it fails, its last lines are printed. A suite that ran nothing has
-failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tensorflow|NAME...
+failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tensorflow|arm64|NAME...
 """
 
 from __future__ import annotations
@@ -132,6 +132,7 @@ SUITES = (
     cpp("tsan", ("sanitizers",)),
     launcher("tsan", "sanitizers"),
     cpp("dev", ("slow",), label="slow"),
+    cpp("arm64", ("arm64",)),  # inside scripts/arm64.sh
     pytest("e2e-slow", "test/e2e", "-m", "slow", workers=1, kinds=("slow",)),
 )
 

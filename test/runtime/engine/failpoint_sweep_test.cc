@@ -177,6 +177,9 @@ struct Holdings {
   std::size_t shared = shared_mappings();
   bool operator==(const Holdings&) const = default;
 };
+std::ostream& operator<<(std::ostream& out, const Holdings& held) {
+  return out << held.descriptors << " descriptors, " << held.threads << " threads, " << held.shared << " mappings";
+}
 
 // One of the like, by the seed.
 std::vector<std::string> actions(Kind kind, std::mt19937& random) {
