@@ -14,5 +14,6 @@ while IFS='|' read -r name case reason; do
   filter+="~\"${case//,/\\,}\""
 done < <(grep -v '^#' "$(dirname "$0")/../test/arm64-emulation.txt")
 # One argument: Catch2 takes what any of several selects.
-[ -z "$filter" ] || set -- "$*$filter"
+# Whoever leaves out must leave out hidden ones, too: with a filter Catch2 2.13 runs them.
+[ -z "$filter" ] || set -- "${*:-~[.]}$filter"
 exec unshare --root="$root" --wd="$PWD" "$program" "$@"
