@@ -108,7 +108,7 @@ class SecretSocket::Client {
       }
       case rendezvous::kAgentRequestWork: {
         rendezvous::RankWork work;
-        for (std::uint64_t* number : {&work.collectives, &work.bytes, &work.waited_us}) {
+        for (std::uint64_t* number : {&work.collectives, &work.bytes, &work.waited_us, &work.session_us}) {
           *number = in.get<std::uint64_t>();
         }
         owner_.on_work_(work);

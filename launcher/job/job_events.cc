@@ -17,6 +17,15 @@ Json process_json(const ProcessRecord& record) {
   return json;
 }
 
+Json failure_json(const JobFailure& failure) {
+  Json json;
+  json["rank"] = failure.who ? Json(failure.who->rank) : Json();
+  json["host"] = failure.host.empty() ? Json() : Json(failure.host);
+  json["exit_code"] = failure.exit_code;
+  json["what"] = failure.what;
+  return json;
+}
+
 }  // namespace
 
 // An event on its way: written when it goes out of scope. What nobody reads is not put together.
@@ -112,17 +121,14 @@ void JobEvents::round_began(const RoundRecord& round, const std::vector<ProcessR
 }
 
 void JobEvents::job_ended(int exit_code, SteadyClock::duration duration, int restarts, const JobFailure* failure) {
-  Line line(*this, "job_ended");
-  line.json["exit_code"] = exit_code;
-  line.json["seconds"] = as_seconds(duration);
-  line.json["restarts"] = restarts;
-  line.json["first_failure"] = Json();
-  if (failure == nullptr) return;
-  Json& first = line.json["first_failure"];
-  first["rank"] = failure->who ? Json(failure->who->rank) : Json();
-  first["host"] = failure->host.empty() ? Json() : Json(failure->host);
-  first["exit_code"] = failure->exit_code;
-  first["what"] = failure->what;
+  {
+    Line line(*this, "job_ended");
+    line.json["exit_code"] = exit_code;
+    line.json["seconds"] = as_seconds(duration);
+    line.json["restarts"] = restarts;
+    line.json["first_failure"] = failure != nullptr ? failure_json(*failure) : Json();
+  }
+  write_ = nullptr;
 }
 
 }  // namespace hvd::launcher

@@ -44,14 +44,14 @@ class JobEvents {
   // Others have waited for it for so long that the stall check warned.
   void rank_stalled(const ProcessRecord& record);
   void round_began(const RoundRecord& round, const std::vector<ProcessRecord>& ranks);
-  // `failure`: the first, or null.
+  // The last that is said: what happens afterwards is not. `failure`: the first, or null.
   void job_ended(int exit_code, SteadyClock::duration duration, int restarts, const JobFailure* failure);
 
  private:
   class Line;
 
   const int job_;
-  const Write write_;
+  Write write_;
   const Clock clock_;
 };
 

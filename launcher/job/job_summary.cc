@@ -12,7 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kClearly = 0.05;  // of the time: what ranks wait less than that differs from run to run
-constexpr double kShortLife = 1;   // seconds: of less, nothing can be said
+constexpr std::uint64_t kShortSession = 1'000'000;  // microseconds: of less, nothing can be said
 
 double lived(const ProcessRecord& record) { return record.ended ? as_seconds(*record.ended - record.started) : 0; }
 bool has_failed(const ProcessRecord& record) { return record.ended && (!record.status || !record.status->ok()); }
@@ -91,6 +91,13 @@ std::string table_of(const ProcessLedger& processes) {
   return text;
 }
 
+// How many collectives a process took part in, where its figures are of all its sessions and long enough to say
+// something; else 0. One that was killed has said nothing of its last session.
+std::uint64_t compared_work(const ProcessRecord& record) {
+  const bool is_whole = record.ended && record.status && record.status->signal == 0;
+  return is_whole && record.work && record.work->session_us >= kShortSession ? record.work->collectives : 0;
+}
+
 std::string counted(std::size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -98,17 +105,19 @@ std::string counted(std::size_t count, const char* what) {
 }  // namespace
 
 std::optional<double> waited_part(const ProcessRecord& record) {
-  if (!record.work || lived(record) <= 0) return std::nullopt;
-  return std::min(1.0, static_cast<double>(record.work->waited_us) / 1e6 / lived(record));
+  if (!record.work || record.work->session_us == 0) return std::nullopt;
+  return std::min(1.0, static_cast<double>(record.work->waited_us) / static_cast<double>(record.work->session_us));
 }
 
 std::optional<Straggler> straggler_of(const ProcessLedger& processes) {
+  std::uint64_t most = 0;
+  for (const auto& [process, record] : processes.all()) most = std::max(most, compared_work(record));
   Straggler least{.waited = 2};
   double sum = 0;
   int count = 0;
   for (const auto& [process, record] : processes.all()) {
     const auto part = waited_part(record);
-    if (!part || lived(record) < kShortLife) continue;
+    if (!part || compared_work(record) < most - most / 10) continue;
     sum += *part;
     ++count;
     if (*part < least.waited) least = {.who = &record, .waited = *part};
@@ -135,7 +144,7 @@ std::string summary_text(const JobSummary& summary) {
   }
   if (const auto straggler = straggler_of(summary.processes)) {
     text += "\nThe others waited most for rank " + rank_of(*straggler->who) + " on host " + straggler->who->host +
-            ": for " + percent_text(straggler->others_waited) + " of their time, and it for " +
+            ": for " + percent_text(straggler->others_waited) + " of their sessions, and it for " +
             percent_text(straggler->waited) + " of its own";
   }
   return text;

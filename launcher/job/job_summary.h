@@ -32,7 +32,7 @@ std::string summary_json(const JobSummary& summary);
 inline constexpr std::size_t kMostRows = 32;
 std::string summary_text(const JobSummary& summary);
 
-// For how much of its life a process waited for others, from 0 to 1. Nothing of one that has not said so, or not ended.
+// For how much of its sessions a process waited for others, from 0 to 1. Nothing of one that has not said so.
 std::optional<double> waited_part(const ProcessRecord& record);
 
 // A process for which the others waited, clearly longer than it waited for them.
@@ -41,9 +41,9 @@ struct Straggler {
   double waited = 0;         // by it for others, as waited_part()
   double others_waited = 0;  // by the others, on average
 };
-// Which kept the others waiting most; nothing where there is no such one: fewer than two have said how long they
-// waited, or they waited about as long as each other. Of those of an elastic job that were there for a short time, each
-// counts by the part of its own life. Pure.
+// Which kept the others waiting most; nothing where there is no such one: fewer than two can be compared, or they waited
+// about as long as each other. Those are compared that have said all, after sessions of a second or more, and took part
+// in nine of ten collectives of the busiest: who has other operations waits for others. Pure.
 std::optional<Straggler> straggler_of(const ProcessLedger& processes);
 
 }  // namespace hvd::launcher

@@ -32,6 +32,7 @@ void ProcessLedger::add_work(Incarnation process, const rendezvous::RankWork& wo
   record->work->collectives += work.collectives;
   record->work->bytes += work.bytes;
   record->work->waited_us += work.waited_us;
+  record->work->session_us += work.session_us;
 }
 
 const ProcessRecord* ProcessLedger::end(Incarnation process, const std::optional<ExitStatus>& status, TimePoint now) {

@@ -42,6 +42,7 @@ Json process_of_summary(const ProcessRecord& record) {
   json["collectives"] = work ? Json(work->collectives) : Json();
   json["bytes"] = work ? Json(work->bytes) : Json();
   json["waited_seconds"] = work ? Json(static_cast<double>(work->waited_us) / 1e6) : Json();
+  json["session_seconds"] = work ? Json(static_cast<double>(work->session_us) / 1e6) : Json();
   return json;
 }
 

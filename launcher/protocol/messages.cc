@@ -134,6 +134,7 @@ void fields(auto& io, Is<WorkedMessage> auto& message) {
   io.number(message.work.collectives);
   io.number(message.work.bytes);
   io.number(message.work.waited_us);
+  io.number(message.work.session_us);
 }
 void fields(auto& io, Is<StoppedMessage> auto& message) {
   io.process(message.process);

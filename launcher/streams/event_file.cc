@@ -10,7 +10,12 @@
 namespace hvd::launcher {
 
 EventFile::EventFile(OutputFile file, std::function<void(const std::string&)> on_loss)
-    : file_(std::move(file)), on_loss_(std::move(on_loss)) {}
+    : file_(std::move(file)), on_loss_(std::move(on_loss)) {
+  // By another job, whose launcher was killed or whose disk was full.
+  const off_t size = ::lseek(file_.fd.get(), 0, SEEK_END);
+  char last = '\n';
+  is_cut_ = size > 0 && ::pread(file_.fd.get(), &last, 1, size - 1) == 1 && last != '\n';
+}
 
 void EventFile::write(std::string_view line) {
   // So that a reader finds each line whole or not at all: the part that stands there becomes a line of its own.

@@ -56,8 +56,8 @@ Result<Fd> open_folder(const std::string& name) {
 }
 
 // O_NONBLOCK: a FIFO without a reader is an error, not a wait.
-Result<Fd> open_to_add(const Fd& folder, const char* base, const std::string& name) {
-  Fd file(::openat(folder.get(), base, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+Result<Fd> open_to_add(const Fd& folder, const char* base, const std::string& name, int access = O_WRONLY) {
+  Fd file(::openat(folder.get(), base, access | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
   if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
   struct stat info = {};
@@ -108,7 +108,7 @@ Result<OutputFile> open_events_file(const std::string& path) {
     HVD_RETURN_IF_ERROR(check_place(directory));
     const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return Status::from_errno("cannot open the directory " + directory, errno);
-    HVD_ASSIGN_OR_RETURN(file.fd, open_to_add(folder, full.filename().c_str(), path));
+    HVD_ASSIGN_OR_RETURN(file.fd, open_to_add(folder, full.filename().c_str(), path, O_RDWR));
     return Status::ok();
   }();
   if (!status.is_ok()) return status.annotate("--events");

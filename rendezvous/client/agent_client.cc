@@ -137,6 +137,7 @@ Status report_work(const std::string& agent_name, const RankWork& work, Deadline
   out.put(work.collectives);
   out.put(work.bytes);
   out.put(work.waited_us);
+  out.put(work.session_us);
   return tell(agent_name, kAgentRequestWork, out.take(), deadline);
 }
 

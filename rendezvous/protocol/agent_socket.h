@@ -23,16 +23,17 @@ inline constexpr std::uint8_t kAgentRequestCredentials = 1;
 // The process goes down by its own fault, or ends while the job runs, or got SIGTERM and asks whether it may leave
 // the job in its own time: not when it was the agent who sent that. Or it has waited for the rank for too long.
 enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3, kDraining = 4, kStalled = 5 };
-// The process tells what it did in a session that ends: a RankWork follows the request, as three u64 in its order.
+// The process tells what it did in a session that ends: a RankWork follows the request, as four u64 in its order.
 inline constexpr std::uint8_t kAgentRequestWork = 6;
 struct RankWork {
   std::uint64_t collectives = 0;  // tensors that one has run on
   std::uint64_t bytes = 0;        // of these tensors, as this rank gave them
   std::uint64_t waited_us = 0;    // how long something of it waited for other ranks, in microseconds
+  std::uint64_t session_us = 0;   // how long the session was, in microseconds
 
   bool operator==(const RankWork&) const = default;
 };
-inline constexpr std::size_t kAgentWorkBytes = 3 * sizeof(std::uint64_t);
+inline constexpr std::size_t kAgentWorkBytes = 4 * sizeof(std::uint64_t);
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::uint8_t kAgentAnswerNo = 1;
 inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1 + sizeof(std::int32_t);

@@ -182,7 +182,7 @@ Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice
 }
 
 void report_work(const config::RuntimeConfig& config, const rendezvous::RankWork& work) {
-  if (config.agent_socket.empty() || work == rendezvous::RankWork()) return;
+  if (config.agent_socket.empty() || (work.collectives == 0 && work.waited_us == 0)) return;
   const Status told = rendezvous::report_work(config.agent_socket, work, Deadline::after(kAgentPatience));
   if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told what this rank did", log_field("why", told.message()));
 }

@@ -238,7 +238,7 @@ OperationTable::Oldest OperationTable::oldest(TimePoint then) const {
 
 rendezvous::RankWork OperationTable::work() const {
   const MutexLock lock(mutex_);
-  return tally_.work();
+  return tally_.work(SteadyClock::now());
 }
 
 bool OperationTable::empty() const {

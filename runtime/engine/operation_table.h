@@ -134,7 +134,7 @@ class OperationTable {
   std::pmr::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_){&nodes_};
   std::vector<negotiation::OwnRequest> fresh_ HVD_GUARDED_BY(mutex_);  // not fetched yet
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
-  WorkTally tally_ HVD_GUARDED_BY(mutex_);
+  WorkTally tally_ HVD_GUARDED_BY(mutex_){SteadyClock::now()};
   std::atomic<std::uint64_t> joins_{0};
   std::optional<Status> closed_ HVD_GUARDED_BY(mutex_);
 };

@@ -14,6 +14,9 @@ namespace hvd::engine {
 // operations that wait side by side wait once. Plain numbers; the table of operations', under its mutex.
 class WorkTally {
  public:
+  // `begin`: of the session.
+  explicit WorkTally(TimePoint begin) : begin_(begin) {}
+
   void submitted(TimePoint now) {
     if (unstarted_++ == 0) since_ = now;
   }
@@ -29,13 +32,19 @@ class WorkTally {
     ++work_.collectives;
     work_.bytes += bytes;
   }
-  rendezvous::RankWork work() const {
+  rendezvous::RankWork work(TimePoint now) const {
     rendezvous::RankWork work = work_;
-    work.waited_us = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(waited_).count());
+    work.waited_us = microseconds(waited_);
+    work.session_us = microseconds(now - begin_);
     return work;
   }
 
  private:
+  static std::uint64_t microseconds(SteadyClock::duration span) {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(span).count());
+  }
+
+  const TimePoint begin_;
   rendezvous::RankWork work_;
   std::size_t unstarted_ = 0;
   TimePoint since_;  // while there is one

@@ -257,7 +257,7 @@ TEST_CASE("SecretSocket hears what its process did, also in pieces", "[agent]") 
                     loop, crypto::Secret::random(), kProcess, [](auto...) { return true; },
                     [&](const rendezvous::RankWork& work) { heard.push_back(work); })
                     .value();
-  const rendezvous::RankWork work{.collectives = 3, .bytes = std::uint64_t{1} << 40, .waited_us = 7};
+  const rendezvous::RankWork work{.collectives = 3, .bytes = std::uint64_t{1} << 40, .waited_us = 7, .session_us = 8};
   const auto told = serve(
       loop, [&] { return rendezvous::report_work(socket->name(), work, Deadline::after(std::chrono::seconds(5))); });
   CHECK(told.is_ok());

@@ -116,6 +116,15 @@ TEST_CASE("Rounds and the end of a job are told", "[unit][job]") {
         }).ends_with(R"("first_failure":{"rank":null,"host":null,"exit_code":1,"what":"too few slots"}})"));
 }
 
+TEST_CASE("After the end of a job nothing is told", "[unit][job]") {
+  int told = 0;
+  JobEvents events(1, [&told](const std::string&) { ++told; });
+  events.job_ended(0, Millis(0), 0, nullptr);
+  events.host_removed("a");
+  events.rank_ended(record(0, 0));
+  CHECK(told == 1);
+}
+
 TEST_CASE("Without a reader nothing is told", "[unit][job]") {
   JobEvents events(1, nullptr);
   events.host_added("a");

@@ -10,11 +10,13 @@ using namespace hvd::launcher;
 
 namespace {
 
-// A process that has run for ten seconds; `waited`: so many of them.
+// A process that has run for ten seconds, `session` of them in a session, of which it waited for `waited`.
 struct Life {
   std::optional<int> rank;
   std::optional<ExitStatus> status = ExitStatus{};
   std::optional<int> waited = {};
+  int session = 10;
+  std::uint64_t collectives = 120;
 };
 
 ProcessLedger ledger_of(const std::vector<Life>& lives) {
@@ -29,9 +31,10 @@ ProcessLedger ledger_of(const std::vector<Life>& lives) {
                 .pid = 70,
                 .started = {}});
     if (life.waited) {
-      ledger.add_work(process, {.collectives = 120,
+      ledger.add_work(process, {.collectives = life.collectives,
                                 .bytes = std::uint64_t{3} << 30,
-                                .waited_us = static_cast<std::uint64_t>(*life.waited) * 1'000'000});
+                                .waited_us = static_cast<std::uint64_t>(*life.waited) * 1'000'000,
+                                .session_us = static_cast<std::uint64_t>(life.session) * 1'000'000});
     }
     ledger.end(process, life.status, TimePoint() + Millis(10'000));
   }
@@ -68,7 +71,7 @@ TEST_CASE("The summary for people has a line for each process, and who was waite
         "     1  a        exit code 0  10.0 s          120  3.0 GiB  4.0 s (40 %)\n"
         "     2  a        SIGKILL      10.0 s            -        -             -\n"
         "     3  server2  host lost    10.0 s            -        -             -\n"
-        "The others waited most for rank 0 on host server2: for 40 % of their time, and it for 0 % of its own");
+        "The others waited most for rank 0 on host server2: for 40 % of their sessions, and it for 0 % of its own");
   CHECK(summary_text(summary_of_job(ProcessLedger())) ==
         "summary: exit code 9 after 65.2 s, with 0 processes on 0 hosts");
 }
@@ -90,6 +93,14 @@ TEST_CASE("Nobody is named for whom others waited as long as for each other", "[
   CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 0}, {.rank = 1, .waited = 0}})));
   CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 4}})));
   CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 4}, {.rank = 1}})));
+  // What a process does beside its sessions is no wait of the others.
+  CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 4}, {.rank = 1, .waited = 2, .session = 5}})));
+  // One that takes little part has little to wait for, and one that was killed has not said all.
+  CHECK_FALSE(straggler_of(
+      ledger_of({{.rank = 0, .waited = 4}, {.rank = 1, .waited = 4}, {.rank = 2, .waited = 0, .collectives = 12}})));
+  CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 4},
+                                      {.rank = 1, .waited = 4},
+                                      {.rank = 2, .status = ExitStatus{.code = 0, .signal = SIGKILL}, .waited = 0}})));
   const ProcessLedger ledger =
       ledger_of({{.rank = 0, .waited = 5}, {.rank = 1, .waited = 2}, {.rank = 2, .waited = 3}});
   const auto one = straggler_of(ledger);
@@ -116,7 +127,8 @@ TEST_CASE("The summary for programs has every process", "[unit][job]") {
                                                {"seconds", 10.0},
                                                {"collectives", 120},
                                                {"bytes", std::uint64_t{3} << 30},
-                                               {"waited_seconds", 4.0}});
+                                               {"waited_seconds", 4.0},
+                                               {"session_seconds", 10.0}});
   CHECK(json["processes"][2]["rank"].is_null());
   CHECK(json["processes"][2]["bytes"].is_null());
   CHECK(json["waited_for_most"]["rank"] == 1);

@@ -31,10 +31,11 @@ TEST_CASE("A process ends once, and only if it was there", "[unit][job]") {
 TEST_CASE("What a process did in several sessions adds up", "[unit][job]") {
   ProcessLedger ledger;
   ledger.add(a_process(0, 1));
-  ledger.add_work({0, 1}, {.collectives = 1, .bytes = 2, .waited_us = 3});
-  ledger.add_work({0, 1}, {.collectives = 10, .bytes = 20, .waited_us = 30});
+  ledger.add_work({0, 1}, {.collectives = 1, .bytes = 2, .waited_us = 3, .session_us = 4});
+  ledger.add_work({0, 1}, {.collectives = 10, .bytes = 20, .waited_us = 30, .session_us = 40});
   ledger.add_work({7, 1}, {.collectives = 1});  // of nobody
-  CHECK(*ledger.running({0, 1})->work == rendezvous::RankWork{.collectives = 11, .bytes = 22, .waited_us = 33});
+  CHECK(*ledger.running({0, 1})->work ==
+        rendezvous::RankWork{.collectives = 11, .bytes = 22, .waited_us = 33, .session_us = 44});
 }
 
 TEST_CASE("Of very many processes those that ended first are forgotten, and none that runs", "[unit][job]") {

@@ -140,7 +140,7 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(decode_failing(encode(FailingMessage{kProcess})).value().process == kProcess);
   CHECK_FALSE(decode_failing(encode(FailingMessage{kProcess})).value().is_leaving);
   CHECK(decode_failing(encode(FailingMessage{kProcess, true})).value().is_leaving);
-  const rendezvous::RankWork work{.collectives = 1, .bytes = ~std::uint64_t{0}, .waited_us = 3};
+  const rendezvous::RankWork work{.collectives = 1, .bytes = ~std::uint64_t{0}, .waited_us = 3, .session_us = 4};
   CHECK(decode_worked(encode(WorkedMessage{kProcess, work})).value().work == work);
   CHECK(decode_stopped(encode(StoppedMessage{kProcess, true})).value().is_stopped);
   CHECK(decode_stacks(encode(StacksMessage{kProcess, "File x"})).value().text == "File x");

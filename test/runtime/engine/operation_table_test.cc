@@ -169,22 +169,23 @@ TEST_CASE_METHOD(Fixture, "What is pending in a removed set completes without to
 
 TEST_CASE("A rank waits while something is submitted that has not started, once for all", "[engine]") {
   const TimePoint start;
-  WorkTally tally;
+  WorkTally tally(start);
   tally.submitted(start);
   tally.submitted(start + Millis(1));
   tally.started(1, start + Millis(3));
   tally.started(0, start + Millis(4));
   tally.started(1, start + Millis(5));
-  CHECK(tally.work().waited_us == 5000);
+  CHECK(tally.work(start + Millis(6)).waited_us == 5000);
   tally.submitted(start + Millis(100));
   tally.started(1, start + Millis(107));
-  CHECK(tally.work() == rendezvous::RankWork{.collectives = 0, .bytes = 0, .waited_us = 12000});
+  CHECK(tally.work(start + Millis(200)) ==
+        rendezvous::RankWork{.collectives = 0, .bytes = 0, .waited_us = 12000, .session_us = 200'000});
 }
 
 TEST_CASE_METHOD(Fixture, "What has ended well is counted, with its bytes", "[engine]") {
   const auto done = [this] {
     rendezvous::RankWork work = table.work();
-    work.waited_us = 0;
+    work.waited_us = work.session_us = 0;
     return work;
   };
   CHECK(table.add(operation("a")).is_ok());
@@ -192,7 +193,7 @@ TEST_CASE_METHOD(Fixture, "What has ended well is counted, with its bytes", "[en
   CHECK(table.add(join()).is_ok());
   CHECK(done() == rendezvous::RankWork());
   complete_all();
-  CHECK(done() == rendezvous::RankWork{.collectives = 2, .bytes = 2 * sizeof(data), .waited_us = 0});
+  CHECK(done() == rendezvous::RankWork{.collectives = 2, .bytes = 2 * sizeof(data), .waited_us = 0, .session_us = 0});
   CHECK(table.add(operation("a")).is_ok());
   table.close(Status::aborted("the end"));
   CHECK(done().collectives == 2);
