@@ -111,10 +111,12 @@ class ElasticJob(RunningJob):
         return [slot for host in self.status()["hosts"] for slot in host["slots"] if slot["state"] == state]
 
     def kill(self, rank: int) -> float:
-        """Kills the process that is this rank now; gives the time."""
+        """Kills the process that is this rank now, and waits until it is gone, so that what counts the living counts it no
+        more; gives the time when it was killed."""
         pid = self.ranks()[rank]
         when = time.time()
         os.kill(pid, signal.SIGKILL)
+        eventually(lambda: pid not in self.processes(), f"process {pid} is gone\n{self}")
         return when
 
     def wait_for_restart(self, pids: Sequence[int], since: float, deadline_s: float = DEADLINE_S) -> float:
