@@ -41,9 +41,9 @@ struct Straggler {
   double waited = 0;         // by it for others, as waited_part()
   double others_waited = 0;  // by the others, on average
 };
-// Which kept the others waiting most; nothing where there is no such one: fewer than two can be compared, or they waited
-// about as long as each other. Those are compared that have said all, after sessions of a second or more, and took part
-// in nine of ten collectives of the busiest: who has other operations waits for others. Pure.
+// Which kept the others waiting most; nothing where there is no such one: fewer than two can be compared, or they
+// waited about as long as each other. Those are compared that have said all, after sessions of a second or more, and
+// took part in nine of ten collectives of the busiest: who has other operations waits for others. Pure.
 std::optional<Straggler> straggler_of(const ProcessLedger& processes);
 
 }  // namespace hvd::launcher
