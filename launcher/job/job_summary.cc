@@ -112,6 +112,7 @@ std::optional<double> waited_part(const ProcessRecord& record) {
 std::optional<Straggler> straggler_of(const ProcessLedger& processes) {
   std::uint64_t most = 0;
   for (const auto& [process, record] : processes.all()) most = std::max(most, compared_work(record));
+  if (most == 0) return std::nullopt;
   Straggler least{.waited = 2};
   double sum = 0;
   int count = 0;

@@ -101,6 +101,10 @@ TEST_CASE("Nobody is named for whom others waited as long as for each other", "[
   CHECK_FALSE(straggler_of(ledger_of({{.rank = 0, .waited = 4},
                                       {.rank = 1, .waited = 4},
                                       {.rank = 2, .status = ExitStatus{.code = 0, .signal = SIGKILL}, .waited = 0}})));
+  // Nobody can be compared: all were killed.
+  const ExitStatus killed{.code = 0, .signal = SIGKILL};
+  CHECK_FALSE(straggler_of(
+      ledger_of({{.rank = 0, .status = killed, .waited = 4}, {.rank = 1, .status = killed, .waited = 0}})));
   const ProcessLedger ledger =
       ledger_of({{.rank = 0, .waited = 5}, {.rank = 1, .waited = 2}, {.rank = 2, .waited = 3}});
   const auto one = straggler_of(ledger);
