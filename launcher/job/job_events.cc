@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "launcher/elastic/host_book.h"
-#include "launcher/job/process_json.h"
-#include "launcher/job/utc_time.h"
+#include "launcher/job/job_json.h"
 
 namespace hvd::launcher {
 namespace {

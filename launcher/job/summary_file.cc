@@ -1,9 +1,8 @@
 // The end of a job for programs: what the summary says, under names that stay.
 #include <nlohmann/json.hpp>
 
+#include "launcher/job/job_json.h"
 #include "launcher/job/job_summary.h"
-#include "launcher/job/process_json.h"
-#include "launcher/job/utc_time.h"
 
 namespace hvd::launcher {
 namespace {

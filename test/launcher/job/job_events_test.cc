@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launcher/elastic/host_book.h"
-#include "launcher/job/utc_time.h"
+#include "launcher/job/job_json.h"
 
 using namespace hvd;
 using namespace hvd::launcher;

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "launcher/job/process_ledger.h"
 
-// What --events and the summary say of a process, in the same words.
+// What --events and the summary say of times and processes, in the same words.
 namespace hvd::launcher {
+
+// The time in UTC, as "2026-01-31T12:00:00Z", or with milliseconds as "2026-01-31T12:00:00.123Z".
+std::string utc_seconds(std::chrono::system_clock::time_point time);
+std::string utc_millis(std::chrono::system_clock::time_point time);
 
 // rank and local_rank (null of a spare), host, slot, incarnation, pid (null while it is not known).
 void put_process(nlohmann::ordered_json& json, const ProcessRecord& record);
