@@ -9,7 +9,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr std::int64_t kCount = 300'001;  // a few pieces for each of three members
+constexpr std::int64_t kCount = 600'001;  // two chunks of three members
 constexpr int kSize = 3;
 
 // What each rank reads, and how often: reading number `number` of the rank, from 1, goes as `f` says.
