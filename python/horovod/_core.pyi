@@ -212,17 +212,18 @@ def enqueue_group(
 # (kind, name, root_rank, tensor, output, op, prescale, postscale, id of the process set, is_awaited)
 _EnqueueTensor = Callable[[int, str, int, Any, Any, int, float, float, int, bool], Handle | None]
 _EnqueueTensors = Callable[[_Call, list[Any], _Reduction], HandleGroup | None]
+_StartTensor = Callable[[RepeatedAllreduce, Any], bool]
 
 def tensor_calls(
     classes: tuple[type, ...], current_stream: Callable[[int], int]
-) -> tuple[_EnqueueTensor, _EnqueueTensors] | None:
-    """enqueue() and enqueue_group() for tensors of these classes, which they read themselves.
+) -> tuple[_EnqueueTensor, _EnqueueTensors, _StartTensor] | None:
+    """enqueue(), enqueue_group() and RepeatedAllreduce.start() for tensors of these classes, which they read themselves.
 
-    The first writes to `output`, which may be the tensor itself, and gives it as its result; the second works in place.
-    They give None, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is
+    The first writes to `output`, which may be the tensor itself, and gives it as its result; the others work in place.
+    They give None, the third one False, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is
     neither in CPU memory nor on a GPU of CUDA, or not where the others are, has gaps, is negated lazily, or has a type
-    that not all reductions take. `current_stream`: as in a place, which they ask before. In place of both, None if
-    the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
+    that not all reductions take, or is not the repeated one's. `current_stream`: as in a place, which they ask before.
+    In place of all, None if the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
     """
 
 def new_output(shape: Sequence[int], dtype: int) -> Any:
@@ -246,6 +247,8 @@ class RepeatedAllreduce:
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: _Reduction) -> None: ...
+    @property
+    def dtype(self) -> int: ...
     def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any, place: _Place = -1) -> None:
         """Submits the contiguous memory at `data_ptr`, as enqueue() does. `shape` may differ from the last one."""
 

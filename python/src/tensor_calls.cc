@@ -9,6 +9,7 @@
 #include "python/src/handle_type.h"
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
+#include "python/src/repeated_allreduce.h"
 #include "python/src/tensor_reader.h"
 
 namespace py = pybind11;
@@ -75,6 +76,17 @@ PyObject* enqueue_tensors(PyObject* self, PyObject* const* args, Py_ssize_t coun
   });
 }
 
+PyObject* start_tensor(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  return in_python([&]() -> py::object {
+    require_count("start_tensor", 2, count);
+    auto& repeated = py::handle(args[0]).cast<RepeatedAllreduce&>();
+    auto read = reader_of(self).read(args[1]);
+    if (!read || read->dtype != repeated.dtype()) return py::bool_(false);
+    repeated.start(std::move(*read), borrow(args[1]));
+    return py::bool_(true);
+  });
+}
+
 PyMethodDef fast_method(const char* name, PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t),
                         const char* text) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, text};
@@ -84,13 +96,16 @@ py::object tensor_calls(py::tuple classes, py::object current_stream) {
   static PyMethodDef one = fast_method("enqueue_tensor", &enqueue_tensor, "enqueue() of a tensor; None: not here.");
   static PyMethodDef many =
       fast_method("enqueue_tensors", &enqueue_tensors, "enqueue_group() in place; None: not here.");
+  static PyMethodDef again =
+      fast_method("start_tensor", &start_tensor, "RepeatedAllreduce.start() of a tensor; False: not here.");
   auto reader = TensorReader::of(std::move(classes), std::move(current_stream));
   if (!reader) return py::none();
   const py::capsule self(new TensorReader(std::move(*reader)), kReader, [](PyObject* capsule) {
     delete static_cast<TensorReader*>(PyCapsule_GetPointer(capsule, kReader));
   });
   return py::make_tuple(py::reinterpret_steal<py::object>(PyCFunction_New(&one, self.ptr())),
-                        py::reinterpret_steal<py::object>(PyCFunction_New(&many, self.ptr())));
+                        py::reinterpret_steal<py::object>(PyCFunction_New(&many, self.ptr())),
+                        py::reinterpret_steal<py::object>(PyCFunction_New(&again, self.ptr())));
 }
 
 }  // namespace

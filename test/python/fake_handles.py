@@ -118,6 +118,10 @@ class RepeatedAllreduce:
         self._reduction = reduction
         self._handle: Handle | None = None
 
+    @property
+    def dtype(self) -> int:
+        return self._dtype
+
     def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any, place: int = -1) -> None:
         tensor = (data_ptr, data_ptr, shape, self._dtype, place)
         self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep_alive)

@@ -143,8 +143,7 @@ class Sender:
         if dense is None or code != gradient.code:
             dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, self._reduction)
             gradient.dense, gradient.code = dense, code
-        # Not for a single element: autograd may leave it negated lazily, which its memory does not show.
-        direct = (self._uncompressed or self._wire_type is not None) and sent.numel() > 1
+        direct = self._uncompressed or self._wire_type is not None
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
         dense.start(sent.data_ptr(), sent.shape, sent, CPU if sent.is_cpu else place_of(sent))
         gradient.pending = dense
@@ -200,9 +199,14 @@ class Sender:
 
     def waits(self, gradients: Iterable[Gradient]) -> list[Callable[[], object]]:
         """Functions that together wait for all gradients, to be called one after another; each may raise an error."""
-        pending = [gradient.pending for gradient in gradients if gradient.pending is not None]
-        sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
-        dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]
+        dense: list[Handle | RepeatedAllreduce] = []
+        sparse: list[SparseWait] = []
+        for gradient in gradients:
+            pending = gradient.pending
+            if type(pending) is SparseWait:
+                sparse.append(pending)
+            elif pending is not None:
+                dense.append(pending)
         return [partial(core.wait_all, dense), *(waitable.wait for waitable in sparse)]
 
     def write_back(self, gradient: Gradient) -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from horovod._common.calls import CPU
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
@@ -22,7 +21,7 @@ from horovod.torch._gradient import UNUSED, Gradient, GradientSettings, Group, S
 from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
 from horovod.torch._session import session_number
-from horovod.torch._tensors import place_of
+from horovod.torch._tensors import start_tensor
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -181,18 +180,13 @@ class GradientReducer:
             return
         dense = gradient.dense
         if dense is not None and grad is not None and grad.dtype is gradient.dtype:
-            sent = gradient.half
-            if sent is None:
-                sent = grad if grad.is_contiguous() else None  # sparse tensors are not contiguous
-            elif sent.shape == grad.shape and grad.layout is torch.strided:
-                sent.copy_(grad)
-            else:
-                sent = None
-            if sent is not None:
-                gradient.target = grad
-                gradient.version = grad._version
-                gradient.sent = sent
-                dense.start(sent.data_ptr(), sent.shape, sent, CPU if sent.is_cpu else place_of(sent))
+            sent, half = grad, gradient.half
+            if half is not None and half.shape == grad.shape and grad.layout is torch.strided:
+                sent = half.copy_(grad)
+            gradient.target = grad
+            gradient.version = grad._version
+            gradient.sent = sent
+            if start_tensor(dense, sent):
                 gradient.pending = dense
                 return
         self._advance(gradient)

@@ -54,7 +54,7 @@ class Presence:
         )
 
     def start(self, unusual: Sequence[Gradient], requests: tuple[bool, bool, bool]) -> None:
-        """Sends the numbers of this step. `unusual`: the gradients for which is_usual() is false.
+        """Sends the numbers of this step. `unusual`: of the gradients, those that unusual() gives.
 
         Requires: it is not running, so that no operation uses the numbers.
         """
@@ -120,10 +120,14 @@ def _tensor(rows: Sequence[object]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float32, device="cpu")
 
 
-def is_usual(gradient: Gradient) -> bool:
-    """Whether this rank has a gradient of the parameter if ranks have had one before."""
-    has_none = gradient.target is None and gradient.parameter.grad is None
-    return gradient.form != UNKNOWN and has_none is (gradient.form == UNUSED)
+def unusual(gradients: Iterable[Gradient]) -> list[Gradient]:
+    """Those that are new, or that this rank has where no rank had one before, or lacks where ranks had one."""
+    return [
+        gradient
+        for gradient in gradients
+        if gradient.form == UNKNOWN
+        or (gradient.target is None and gradient.parameter.grad is None) is not (gradient.form == UNUSED)
+    ]
 
 
 def _own_row(gradient: Gradient) -> tuple[float, float, float]:

@@ -51,12 +51,26 @@ def _needs_a_look(*_: Any) -> None:
     """In the place of functions that this torch does not make possible."""
 
 
+def _start_tensor(repeated: core.RepeatedAllreduce, tensor: torch.Tensor) -> bool:
+    """The same, in Python."""
+    is_usual = type(tensor) in _BASE_CLASSES and tensor.layout is _STRIDED and code_of(tensor.dtype) == repeated.dtype
+    if not is_usual or not tensor.is_contiguous() or tensor.is_neg():
+        return False
+    repeated.start(tensor.data_ptr(), tensor.shape, tensor, place_of(tensor))
+    return True
+
+
 # The address of the stream that is current on a GPU.
 current_stream = _private.stream_getter()
 
 # Submit tensors without asking Python for more of them than the stream, in three quarters of the time, and half of it
-# for groups. Nearly all can be; for others, and for those that cannot be sent at all, they give None.
-enqueue_tensor, enqueue_tensors = core.tensor_calls(_BASE_CLASSES, current_stream) or (_needs_a_look, _needs_a_look)
+# for groups. Nearly all can be; for others, and for those that cannot be sent at all, they give None; start_tensor, which
+# starts a RepeatedAllreduce, False.
+enqueue_tensor, enqueue_tensors, start_tensor = core.tensor_calls(_BASE_CLASSES, current_stream) or (
+    _needs_a_look,
+    _needs_a_look,
+    _start_tensor,
+)
 
 # Tells autograd that a tuple or list of tensors was written to: a backward pass that needs the old values raises.
 mark_written = _private.version_counter()

@@ -78,7 +78,7 @@ for alone in (True, False):
 
 # As the core reads them itself, for which it asks once what stream is current, and refuses what is on several GPUs.
 streams_of: list[int] = []
-one, many = core.tensor_calls((OnGpu,), lambda device: streams_of.append(device) or stream)  # type: ignore[misc]
+one, many, start = core.tensor_calls((OnGpu,), lambda device: streams_of.append(device) or stream)  # type: ignore[misc]
 first, second = (OnGpu(gpu, on_gpu([rank + 1.0] * 3), 3) for _ in range(2))
 assert one(core.OP_ALLREDUCE, "read", -1, first, second, *SUM, True).wait() is second
 fake.fake_cuda_synchronize(stream)
@@ -91,6 +91,10 @@ assert group.wait() == [first, second]
 fake.fake_cuda_synchronize(stream)
 assert values_at(first.address, 3) == [3.0] * 3
 assert values_at(second.address, 3) == [6.0] * 3
+assert start(repeated, first)
+repeated.wait()
+fake.fake_cuda_synchronize(stream)
+assert values_at(first.address, 3) == [6.0] * 3
 elsewhere = OnGpu((gpu + 1) % 4, on_gpu([0.0] * 3), 3)
 assert many((core.OP_ALLREDUCE, "apart", -1, ()), [first, elsewhere], SUM) is None
 assert one(core.OP_ALLREDUCE, "apart", -1, first, elsewhere, *SUM, True) is None

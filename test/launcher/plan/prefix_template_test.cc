@@ -33,6 +33,10 @@ TEST_CASE("A template that cannot be is refused with what is wrong", "[unit][pla
   CHECK(expanded("rank}") == "error: 'rank}' has a } without its {; }} is a brace itself");
   CHECK(expanded("a\n").ends_with("expected at most 256 bytes, and no control characters"));
   CHECK(expanded("\033[1m").ends_with("no control characters"));
+  CHECK(expanded("a\xc2\x9b"
+                 "1m")
+            .ends_with("no control characters"));
+  CHECK(expanded("\xc3\x9c, \xc2\xb5, \xe2\x80\x9c") == "\xc3\x9c, \xc2\xb5, \xe2\x80\x9c");
   CHECK(expanded(std::string(257, 'a')).ends_with("no control characters"));
   CHECK(expanded(std::string(256, 'a')) == std::string(256, 'a'));
   CHECK(expanded("rangé {rank}") == "rangé 12");

@@ -49,6 +49,9 @@ NEEDS_A_LOOK: dict[str, Callable[[], Any]] = {
 }
 
 
+REPEATED = core.RepeatedAllreduce("repeated", (3,), core.DTYPE_FLOAT32, SUM)
+
+
 def no_stream(gpu: int) -> int:
     raise AssertionError(f"GPU {gpu} was asked for the stream of a tensor in the host's memory")
 
@@ -59,7 +62,7 @@ def test_a_class_without_the_table_has_no_calls() -> None:
 
 
 if HAS_TABLE:
-    enqueue_tensor, enqueue_group = core.tensor_calls(CLASSES, no_stream)
+    enqueue_tensor, enqueue_group, start_tensor = core.tensor_calls(CLASSES, no_stream)
 
     def enqueue(tensor: Any, output: Any = None) -> Any:
         return enqueue_tensor(*CALL[:3], tensor, tensor if output is None else output, *SUM, False)
@@ -71,11 +74,21 @@ if HAS_TABLE:
             enqueue(make())
         with pytest.raises(HorovodInternalError, match="not been initialized"):
             enqueue_group(CALL, [make()], SUM)
+        tensor = make()
+        repeated = core.RepeatedAllreduce("r", tuple(tensor.shape), code_of(tensor.dtype), SUM)
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            start_tensor(repeated, tensor)
 
     @pytest.mark.parametrize("make", NEEDS_A_LOOK.values(), ids=NEEDS_A_LOOK.keys())
     def test_what_needs_a_look_is_left_to_the_caller(make: Callable[[], Any]) -> None:
         assert enqueue(make()) is None
         assert enqueue_group(CALL, [torch.ones(3), make()], SUM) is None
+        assert start_tensor(REPEATED, make()) is False
+
+    def test_a_repeated_allreduce_takes_one_type() -> None:
+        assert start_tensor(REPEATED, torch.ones(3).double()) is False
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            start_tensor(REPEATED, torch.ones(4, 2))  # another shape is for the ranks to compare
 
     @pytest.mark.parametrize("output", [torch.ones(4), torch.ones(3).double(), torch.ones(3, 2).t()[0], [1.0]])
     def test_an_output_of_another_form_is_left_to_the_caller(output: Any) -> None:
@@ -86,6 +99,8 @@ if HAS_TABLE:
     def test_wrong_arguments_are_told() -> None:
         with pytest.raises(TypeError, match=r"enqueue_tensor\(\) takes 10 arguments by position, not 2"):
             enqueue_tensor(CALL, torch.ones(3))
+        with pytest.raises(TypeError, match=r"start_tensor\(\) takes 2 arguments by position, not 1"):
+            start_tensor(REPEATED)
         with pytest.raises(TypeError, match="a tuple of 4 as call"):
             enqueue_group(CALL[:2], [torch.ones(3)], SUM)
         with pytest.raises(TypeError):

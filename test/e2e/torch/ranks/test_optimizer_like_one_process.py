@@ -114,7 +114,7 @@ def test_sparse_adam_trains_as_in_one_process(as_dense: bool) -> None:
 
 def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all that is submitted from now on, by optimizers that are made from now on."""
-    from horovod.torch import _gradient, _presence, _session
+    from horovod.torch import _gradient, _gradients, _presence, _session, _tensors
 
     names: list[str] = []
 
@@ -139,6 +139,7 @@ def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module in (_gradient, _presence):
         monkeypatch.setattr(module, "RepeatedAllreduce", Noted)
     monkeypatch.setattr(core, "enqueue", noted(core.enqueue, lambda arguments: arguments[0][1]))
+    monkeypatch.setattr(_gradients, "start_tensor", _tensors._start_tensor)  # in Python, which calls start()
     monkeypatch.setattr(_session, "enqueue_tensor", noted(_session.enqueue_tensor, lambda arguments: arguments[1]))
     return names
 
