@@ -25,7 +25,7 @@ class ShmArena : public std::enable_shared_from_this<ShmArena> {
   std::span<std::byte> keep(std::size_t bytes);
   // For another keep(). Nobody reads it any more.
   void keep_again(std::span<std::byte> kept);
-  static constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kKeptBytes = std::size_t{48} << 20;
 
  private:
   ShmArena(std::shared_ptr<const ShmSegment> segment, int member);

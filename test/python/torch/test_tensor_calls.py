@@ -74,6 +74,8 @@ if HAS_TABLE:
             enqueue(make())
         with pytest.raises(HorovodInternalError, match="not been initialized"):
             enqueue_group(CALL, [make()], SUM)
+        from horovod.torch._tensors import code_of
+
         tensor = make()
         repeated = core.RepeatedAllreduce("r", tuple(tensor.shape), code_of(tensor.dtype), SUM)
         with pytest.raises(HorovodInternalError, match="not been initialized"):
