@@ -192,7 +192,7 @@ class Sender:
             values = gradient.parameter.new_empty((0, *shape[sparse_dim:]))
             rows = torch.empty((sparse_dim, 0), dtype=torch.int64, device=values.device)
             grad = sparse_tensor(rows, values.detach(), shape)
-        gradient.target, gradient.version = grad, grad._version
+        gradient.target, gradient.version, gradient.sent = grad, grad._version, None
         reduction = self._settings.reduction
         finish = sparse_allreduce_async(grad, gradient.name, reduction.op, reduction.process_set)
         gradient.pending = SparseWait(finish)
@@ -203,7 +203,7 @@ class Sender:
         sparse: list[SparseWait] = []
         for gradient in gradients:
             pending = gradient.pending
-            if type(pending) is SparseWait:
+            if isinstance(pending, SparseWait):
                 sparse.append(pending)
             elif pending is not None:
                 dense.append(pending)

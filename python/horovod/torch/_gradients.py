@@ -182,11 +182,12 @@ class GradientReducer:
         if dense is not None and grad is not None and grad.dtype is gradient.dtype:
             sent, half = grad, gradient.half
             if half is not None and half.shape == grad.shape and grad.layout is torch.strided:
-                sent = half.copy_(grad)
-            gradient.target = grad
-            gradient.version = grad._version
-            gradient.sent = sent
+                half.copy_(grad)
+                sent = half
             if start_tensor(dense, sent):
+                gradient.target = grad
+                gradient.version = grad._version
+                gradient.sent = sent
                 gradient.pending = dense
                 return
         self._advance(gradient)

@@ -64,8 +64,8 @@ def _start_tensor(repeated: core.RepeatedAllreduce, tensor: torch.Tensor) -> boo
 current_stream = _private.stream_getter()
 
 # Submit tensors without asking Python for more of them than the stream, in three quarters of the time, and half of it
-# for groups. Nearly all can be; for others, and for those that cannot be sent at all, they give None; start_tensor, which
-# starts a RepeatedAllreduce, False.
+# for groups. Nearly all can be; for others, and for those that cannot be sent at all, they give None, and start_tensor,
+# which starts a RepeatedAllreduce, False.
 enqueue_tensor, enqueue_tensors, start_tensor = core.tensor_calls(_BASE_CLASSES, current_stream) or (
     _needs_a_look,
     _needs_a_look,

@@ -17,9 +17,6 @@ using shm::TensorStream;
 
 namespace {
 
-// Each member's slice of a chunk, which is read at once: a sum and an operand of it stay in the second-level cache.
-constexpr std::size_t kReadBytes = std::size_t{512} << 10;
-
 // What follows an announcement, for each tensor that is not empty.
 struct Place {
   const std::byte* input;
@@ -66,7 +63,7 @@ Result<bool> CmaAllreduce::run(const CollectiveCall& call, const TensorStream& d
     rounds_.mark(Rounds::kDone, round);
     return false;
   }
-  decide(data);
+  if (!options_.use) decide(data);
   HVD_ASSIGN_OR_RETURN(round, move(call, data, round));
   HVD_RETURN_IF_ERROR(check_members());
   rounds_.mark(Rounds::kDone, round);
@@ -78,8 +75,8 @@ Result<bool> CmaAllreduce::run(const CollectiveCall& call, const TensorStream& d
 // before the last one is taken, so that nobody waits for what was only just begun. Returns the last round, which this
 // member is not done with.
 Result<std::uint64_t> CmaAllreduce::move(const CollectiveCall& call, const TensorStream& data, std::uint64_t round) {
-  scratch_.resize(2 * kReadBytes);
-  const std::size_t chunk_bytes = kReadBytes * static_cast<std::size_t>(size());
+  scratch_.resize(2 * kSliceBytes);
+  const std::size_t chunk_bytes = kSliceBytes * static_cast<std::size_t>(size());
   const std::uint64_t chunks = shm::pieces(data.size(), chunk_bytes);
   HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), chunk_bytes, 0), round));
   for (std::uint64_t c = 1; c <= chunks; ++c) {
@@ -102,9 +99,9 @@ void CmaAllreduce::decide(const TensorStream& data) {
   std::vector<ReadingTrial::Times> times;
   for (const Member& member : members_) times.push_back(member.times);
   if (const std::optional<bool> reads = trial_.decide(data.size(), times)) {
-    HVD_LOG(kDebug, "private tensors of ", std::to_string(data.size()), " bytes and the like are ",
-            *reads ? "read in other processes" : "staged in shared memory", ", which was faster in ",
-            std::to_string(ReadingTrial::kTries), " calls");
+    HVD_LOG(
+        kDebug, "private tensors of ", std::to_string(data.size()), " bytes and the like are from now on ",
+        *reads ? "read in other processes, which was faster" : "staged in shared memory: reading gained too little");
   }
 }
 
@@ -170,7 +167,7 @@ Status CmaAllreduce::reduce_slice(const CollectiveCall& call, const TensorStream
   const Part piece{chunk.begin + slice.begin, slice.size};
   HVD_RETURN_IF_ERROR(rounds_.failure());
   for (int member = 0; member < size(); ++member) {
-    std::byte* const to = scratch_.data() + (member == 0 ? 0 : kReadBytes);
+    std::byte* const to = scratch_.data() + (member == 0 ? 0 : kSliceBytes);
     if (member != own()) HVD_RETURN_IF_ERROR(read_operand(member, piece, to));
     if (member > 0) add_operand(call, data, piece, member);
   }
@@ -185,7 +182,7 @@ void CmaAllreduce::add_operand(const CollectiveCall& call, const TensorStream& d
   data.visit(piece, [&](const std::byte* input, std::byte* output, std::size_t at, std::size_t bytes) {
     const auto n = static_cast<std::int64_t>(bytes / element_size(call.dtype));
     const std::byte* const left = member == 1 && own() == 0 ? input : sum + at;
-    const std::byte* const right = member == own() ? input : sum + kReadBytes + at;
+    const std::byte* const right = member == own() ? input : sum + kSliceBytes + at;
     std::byte* const to = stage.is_last ? output : sum + at;
     kernels::reduce_scaled(call.dtype, call.reduce_op, to, left, right, n, call.scaling, stage);
   });

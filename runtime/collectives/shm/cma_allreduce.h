@@ -36,6 +36,9 @@ class CmaAllreduce {
   // and more that such a tensor takes.
   static constexpr std::size_t kTensorBytes = std::size_t{64} << 10;
 
+  // Each member's slice of a chunk, which is read at once: a sum and an operand of it stay in the second-level cache.
+  static constexpr std::size_t kSliceBytes = std::size_t{512} << 10;
+
   // What the slot of a member begins with that would have its tensors read.
   struct Announcement {
     ProcessName name;

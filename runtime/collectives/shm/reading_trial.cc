@@ -16,9 +16,8 @@ int class_of(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes))
 
 bool ReadingTrial::reads(std::size_t bytes) const {
   const auto found = classes_.find(class_of(bytes));
-  if (found == classes_.end()) return false;
-  const Class& known = found->second;
-  return known.calls < kTries ? known.calls % 2 == 1 : known.reads;
+  const Class known = found == classes_.end() ? Class{} : found->second;
+  return known.calls < kTries ? kReads[static_cast<std::size_t>(known.calls)] : known.reads;
 }
 
 ReadingTrial::Times ReadingTrial::times(std::size_t bytes) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -10,12 +11,15 @@
 namespace hvd::collectives {
 
 // Whether private tensors are read where they lie or staged: whatever took less time in the first calls of that size
-// (from a power of two of bytes to the next), which go the two ways in turns. It depends on the machine, its pages and
+// (from a power of two of bytes to the next), which go both ways by turns. It depends on the machine, its pages and
 // caches more than on anything that could be asked beforehand. All members make the same calls and count them alike, so
 // they try the same way at once; each decides by everybody's times, so all come to the same. Pure.
 class ReadingTrial {
  public:
-  static constexpr int kTries = 6;  // staged, read, staged, ...
+  // Whether each try is read. Calls of one size are often of two kinds, in turns: each kind goes both ways. The last
+  // one tells all members the times.
+  static constexpr std::array kReads{false, true, true, false, false, true};
+  static constexpr int kTries = kReads.size();
   static constexpr int kEra = 512;  // calls after which all is tried anew: neighbours, pages and caches change
 
   // The least that a byte took in any try; a way that was not tried took for ever.

@@ -29,6 +29,23 @@ def test_sparse_embeddings_train_like_dense_ones(as_dense: bool) -> None:
     assert_all_ranks_hold(sparse)
 
 
+@pytest.mark.parametrize("compression", [hvd.Compression.none, hvd.Compression.fp16])
+def test_a_gradient_may_be_dense_in_one_step_and_sparse_in_another(compression: type[hvd.Compression]) -> None:
+    """As of a matrix that looks words up, and is multiplied with in some steps."""
+    table = nn.Parameter(torch.zeros(4, 2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([table], lr=1.0), op=hvd.Sum, compression=compression)
+    expected = torch.zeros(4, 2)
+    for step, is_sparse in enumerate((False, True, False, True, True, False)):
+        optimizer.zero_grad()
+        row = torch.tensor([(hvd.rank() + step) % 4])
+        rows = nn.functional.embedding(row, table, sparse=True) if is_sparse else table[row]
+        (rows * (hvd.rank() + 1)).sum().backward()
+        optimizer.step()
+        for rank in range(hvd.size()):
+            expected[(rank + step) % 4] -= rank + 1
+        assert torch.equal(table.detach(), expected)
+
+
 def test_sparse_adam() -> None:
     torch.manual_seed(5)
     model = nn.Embedding(7, 3, sparse=True)
