@@ -93,7 +93,7 @@ constexpr OptionRow kRows[] = {
      "ranks of one host move data through shared memory; 0 on one of them: none of that host's do"},
     {O::kShmCma, "HOROVOD_SHM_CMA", "", K::kBool, &C::shm_cma,
      "allreduces of private tensors in shared memory read these in the other ranks' processes (process_vm_readv); unset: "
-     "those of 4 MiB and more, where the first calls of a size found that faster; 0 on one of them: none; 1: all above 8 KiB, "
+     "those of 8 MiB and more whose tensors lie in huge pages on all ranks; 0 on one of them: none; 1: all above 8 KiB, "
      "also where that is slower; never where the system forbids it, as Ubuntu does by default (ptrace_scope 1), and never "
      "in jobs on several hosts (docs/design/shared-memory.md)"},
     {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "", K::kBool, &C::hierarchical_allreduce,

@@ -12,12 +12,14 @@
 namespace hvd::collectives {
 
 using shm::Part;
-using shm::part_of;
 using shm::TensorStream;
 
 namespace {
 
-// What follows an announcement, for each tensor that is not empty.
+// What is read at once: a sum and an operand of it stay in the second-level cache.
+constexpr std::size_t kReadBytes = std::size_t{256} << 10;
+
+// What a slot has behind the name of its member's process, for each tensor that is not empty.
 struct Place {
   const std::byte* input;
   std::byte* output;
@@ -28,8 +30,8 @@ struct Place {
 // Others read an input at any time until this member has marked *done*: it may not be the output of another tensor.
 bool CmaAllreduce::wants(const TensorStream& data) {
   if (is_off_ || options_.use == false) return false;
-  if (sizeof(Announcement) + data.tensors() * sizeof(Place) > shm::kSlotBytes) return false;
-  if (!options_.use && (!is_large(data) || !trial_.reads(data.size()))) return false;
+  if (sizeof(ProcessName) + data.tensors() * sizeof(Place) > shm::kSlotBytes) return false;
+  if (!options_.use && (!is_large(data) || !pages_.hold(data))) return false;
   if (!data.is_disjoint()) return false;
   if (name_) return true;
   Result<OwnName> name = OwnName::make();
@@ -40,9 +42,8 @@ bool CmaAllreduce::wants(const TensorStream& data) {
 
 void CmaAllreduce::announce(const TensorStream& data, std::uint64_t round) {
   std::byte* at = rounds_.slot(own(), round);
-  const Announcement own{name_->name(), trial_.times(data.size())};
-  std::memcpy(at, &own, sizeof(own));
-  at += sizeof(own);
+  std::memcpy(at, &name_->name(), sizeof(ProcessName));
+  at += sizeof(ProcessName);
   data.visit({0, data.size()}, [&](const std::byte* input, std::byte* output, std::size_t, std::size_t) {
     const Place place{input, output};
     std::memcpy(at, &place, sizeof(place));
@@ -63,56 +64,25 @@ Result<bool> CmaAllreduce::run(const CollectiveCall& call, const TensorStream& d
     rounds_.mark(Rounds::kDone, round);
     return false;
   }
-  if (!options_.use) decide(data);
-  HVD_ASSIGN_OR_RETURN(round, move(call, data, round));
+  HVD_RETURN_IF_ERROR(reduce_slice(call, data));
+  rounds_.mark(Rounds::kReduced, round);
+  for (int step = 1; step < size(); ++step) {
+    const int member = (own() + step) % size();  // not all from the same one at once
+    HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kReduced, member, round));
+    HVD_RETURN_IF_ERROR(take_slice(member, data));
+  }
   HVD_RETURN_IF_ERROR(check_members());
   rounds_.mark(Rounds::kDone, round);
   HVD_RETURN_IF_ERROR(rounds_.wait_for_all_here(Rounds::kDone, round));
   return true;
 }
 
-// Chunk by chunk, so that a result is taken while it is still in the cache of the core that made it; each is reduced
-// before the last one is taken, so that nobody waits for what was only just begun. Returns the last round, which this
-// member is not done with.
-Result<std::uint64_t> CmaAllreduce::move(const CollectiveCall& call, const TensorStream& data, std::uint64_t round) {
-  scratch_.resize(2 * kSliceBytes);
-  const std::size_t chunk_bytes = kSliceBytes * static_cast<std::size_t>(size());
-  const std::uint64_t chunks = shm::pieces(data.size(), chunk_bytes);
-  HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), chunk_bytes, 0), round));
-  for (std::uint64_t c = 1; c <= chunks; ++c) {
-    const std::uint64_t before = round;  // of the chunk before
-    if (c < chunks) {
-      HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
-      HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), chunk_bytes, c), round));
-    }
-    HVD_RETURN_IF_ERROR(collect(data, part_of(data.size(), chunk_bytes, c - 1), before));
-    if (c < chunks) rounds_.mark(Rounds::kDone, before);
-  }
-  return round;
-}
-
-void CmaAllreduce::went(const TensorStream& data, bool was_read, CmaOptions::Clock::time_point begun) {
-  if (is_large(data)) trial_.went(data.size(), was_read, now() - begun);
-}
-
-void CmaAllreduce::decide(const TensorStream& data) {
-  std::vector<ReadingTrial::Times> times;
-  for (const Member& member : members_) times.push_back(member.times);
-  if (const std::optional<bool> reads = trial_.decide(data.size(), times)) {
-    HVD_LOG(
-        kDebug, "private tensors of ", std::to_string(data.size()), " bytes and the like are from now on ",
-        *reads ? "read in other processes, which was faster" : "staged in shared memory: reading gained too little");
-  }
-}
-
 void CmaAllreduce::find_members(const TensorStream& data, std::uint64_t round) {
   members_.assign(static_cast<std::size_t>(size()), Member{});
   for (int member = 0; member < size(); ++member) {
     const std::byte* from = rounds_.slot(member, round);
-    Announcement theirs{};
-    std::memcpy(&theirs, from, sizeof(theirs));
-    from += sizeof(theirs);
-    at(member) = {theirs.name, theirs.times, {}};
+    std::memcpy(&at(member).name, from, sizeof(ProcessName));
+    from += sizeof(ProcessName);
     data.visit({0, data.size()}, [&](const std::byte*, std::byte*, std::size_t, std::size_t bytes) {
       Place place{};
       std::memcpy(&place, from, sizeof(place));
@@ -161,17 +131,18 @@ std::string CmaAllreduce::why_unreadable() {
   return "";
 }
 
-Status CmaAllreduce::reduce_slice(const CollectiveCall& call, const TensorStream& data, Part chunk,
-                                  std::uint64_t round) {
-  const Part slice = shm::slice_of(chunk.size, size(), own());
-  const Part piece{chunk.begin + slice.begin, slice.size};
-  HVD_RETURN_IF_ERROR(rounds_.failure());
-  for (int member = 0; member < size(); ++member) {
-    std::byte* const to = scratch_.data() + (member == 0 ? 0 : kSliceBytes);
-    if (member != own()) HVD_RETURN_IF_ERROR(read_operand(member, piece, to));
-    if (member > 0) add_operand(call, data, piece, member);
+Status CmaAllreduce::reduce_slice(const CollectiveCall& call, const TensorStream& data) {
+  scratch_.resize(2 * kReadBytes);
+  const Part slice = shm::slice_of(data.size(), size(), own());
+  for (std::size_t done = 0; done < slice.size; done += kReadBytes) {
+    HVD_RETURN_IF_ERROR(rounds_.failure());
+    const Part piece{slice.begin + done, std::min(kReadBytes, slice.size - done)};
+    for (int member = 0; member < size(); ++member) {
+      std::byte* const to = scratch_.data() + (member == 0 ? 0 : kReadBytes);
+      if (member != own()) HVD_RETURN_IF_ERROR(read_operand(member, piece, to));
+      if (member > 0) add_operand(call, data, piece, member);
+    }
   }
-  rounds_.mark(Rounds::kReduced, round);
   return Status::ok();
 }
 
@@ -182,7 +153,7 @@ void CmaAllreduce::add_operand(const CollectiveCall& call, const TensorStream& d
   data.visit(piece, [&](const std::byte* input, std::byte* output, std::size_t at, std::size_t bytes) {
     const auto n = static_cast<std::int64_t>(bytes / element_size(call.dtype));
     const std::byte* const left = member == 1 && own() == 0 ? input : sum + at;
-    const std::byte* const right = member == own() ? input : sum + kSliceBytes + at;
+    const std::byte* const right = member == own() ? input : sum + kReadBytes + at;
     std::byte* const to = stage.is_last ? output : sum + at;
     kernels::reduce_scaled(call.dtype, call.reduce_op, to, left, right, n, call.scaling, stage);
   });
@@ -196,14 +167,12 @@ Status CmaAllreduce::read_operand(int member, Part piece, std::byte* to) {
   return checked(member, read_pieces(options_.read, static_cast<pid_t>(at(member).name.process), pieces_));
 }
 
-// Takes the other members' slices of a chunk. The tensors are as long there as here: so what is cut here is cut alike
-// there.
-Status CmaAllreduce::collect(const TensorStream& data, Part chunk, std::uint64_t round) {
-  for (int step = 1; step < size(); ++step) {
-    const int member = (own() + step) % size();  // not all from the same one at once
-    HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kReduced, member, round));
-    const Part slice = shm::slice_of(chunk.size, size(), member);
-    const Part piece{chunk.begin + slice.begin, slice.size};
+// The tensors are as long there as here: so what is cut here is cut alike there.
+Status CmaAllreduce::take_slice(int member, const TensorStream& data) {
+  const Part slice = shm::slice_of(data.size(), size(), member);
+  for (std::size_t done = 0; done < slice.size; done += kReadBytes) {
+    HVD_RETURN_IF_ERROR(rounds_.failure());
+    const Part piece{slice.begin + done, std::min(kReadBytes, slice.size - done)};
     pieces_.clear();
     data.visit(piece, [&](const std::byte*, std::byte* output, std::size_t, std::size_t bytes) {
       pieces_.push_back({output, nullptr, bytes});

@@ -83,24 +83,18 @@ Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorS
   const int shared = rounds_.announcements(Rounds::kInSegment, round);
   const int named = rounds_.announcements(Rounds::kInProcess, round);
   if (shared == size()) return reduce_direct(call, round);
-  const auto begun = cma_.now();
-  bool is_reduced = false;
   if (named == size()) {
-    HVD_ASSIGN_OR_RETURN(is_reduced, cma_.run(call, data, round));
+    HVD_ASSIGN_OR_RETURN(const bool is_reduced, cma_.run(call, data, round));
+    path_ = is_reduced ? "cma" : path_;
+    if (is_reduced) return Status::ok();
   } else if (shared + named > 0) {
     rounds_.mark(Rounds::kDone, round);
   }
-  if (is_reduced) {
-    path_ = "cma";
-  } else {
-    if (shared + named > 0) {
-      HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
-      stage(data, first, round);
-    }
-    HVD_RETURN_IF_ERROR(allreduce_staged(call, data, round));
+  if (shared + named > 0) {
+    HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
+    stage(data, first, round);
   }
-  cma_.went(data, is_reduced, begun);
-  return Status::ok();
+  return allreduce_staged(call, data, round);
 }
 
 // Chunk by chunk, and each in slices: a member stages what others reduce, reduces its own slice, which it never stages,

@@ -33,18 +33,6 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
 print("bits", bits.hexdigest(), flush=True)
 """
 
-# More calls than a trial has, of two kinds.
-CALLS = """
-import torch
-import horovod.torch as hvd
-
-hvd.init()
-for step in range(20):
-    x = torch.arange(1_500_000, dtype=torch.float32) + hvd.rank()
-    y = hvd.allreduce_(x, op=hvd.Sum) if step % 2 else hvd.allreduce(x, op=hvd.Sum)
-    assert torch.equal(y, 2 * torch.arange(1_500_000, dtype=torch.float32) + 1), step
-"""
-
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_bits_are_those_of_staged_tensors(ranks: int, horovodrun: Any, tmp_path: Path) -> None:
@@ -63,15 +51,3 @@ def test_the_bits_are_those_of_staged_tensors(ranks: int, horovodrun: Any, tmp_p
     read = bits(1, "cma")
     assert len(read) == 1
     assert read == bits(0, "staged")
-
-
-def test_by_default_both_ways_are_tried_and_one_stays(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "calls.py"
-    script.write_text(CALLS)
-    job = horovodrun(2, str(script), env={"HOROVOD_LOG_LEVEL": "debug"})
-    assert job.code == 0, job.text
-    for path in ("staged", "cma"):
-        assert job.err.count(f"op=allreduce backend=shm path={path}") == 2, job.text
-    chosen = re.findall(r"private tensors of 6000000 bytes and the like are from now on (\w+)", job.err)
-    assert len(chosen) == 2, job.text
-    assert chosen[0] == chosen[1]

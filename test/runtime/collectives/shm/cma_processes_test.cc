@@ -114,8 +114,8 @@ TEST_CASE("Two processes reduce private tensors that each reads in the other", "
 }
 
 TEST_CASE("A process that is killed while it reads leaves the other no result", "[multi][collectives]") {
-  // It looks for the process, at its tensor, reads two slices, takes one, reads one, takes two and looks for it again.
-  const int number = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9);
+  // It looks for the process, at its tensor, reads five pieces, takes five and looks for the process again.
+  const int number = GENERATE(1, 2, 3, 7, 8, 12, 13);
   TwoProcesses ranks(::process_vm_readv, killed_at(number), run_once);
   auto call = std::async(std::launch::async, [&] { return allreduce(0, ranks.here(), kMany); });
   CHECK(WIFSIGNALED(ranks.wait_for_child()));
