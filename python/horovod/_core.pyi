@@ -217,13 +217,14 @@ _StartTensor = Callable[[RepeatedAllreduce, Any], bool]
 def tensor_calls(
     classes: tuple[type, ...], current_stream: Callable[[int], int]
 ) -> tuple[_EnqueueTensor, _EnqueueTensors, _StartTensor] | None:
-    """enqueue(), enqueue_group() and RepeatedAllreduce.start() for tensors of these classes, which they read themselves.
+    """enqueue(), enqueue_group() and RepeatedAllreduce.start() for tensors of these classes, which they read.
 
     The first writes to `output`, which may be the tensor itself, and gives it as its result; the others work in place.
-    They give None, the third one False, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is
-    neither in CPU memory nor on a GPU of CUDA, or not where the others are, has gaps, is negated lazily, or has a type
-    that not all reductions take, or is not the repeated one's. `current_stream`: as in a place, which they ask before.
-    In place of all, None if the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
+    Where a tensor wants a closer look they give None, the third one False, and submit nothing: it is of another class
+    or a subclass, is neither in CPU memory nor on a GPU of CUDA, or not where the others are, has gaps, is negated
+    lazily, or has a type that not all reductions take, or is not the repeated one's. `current_stream`: as in a place,
+    which they ask before. In place of all, None if the first class does not offer DLPack's C functions
+    (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
     """
 
 def new_output(shape: Sequence[int], dtype: int) -> Any:

@@ -13,7 +13,7 @@ using Digest = std::array<std::uint8_t, 32>;
 
 Digest sha256(ByteSpan data);
 // HMAC-SHA256 over the concatenation of the parts. The caller makes the concatenation unambiguous (lengths or fixed
-// sizes).
+// sizes). std::bad_alloc, as OpenSSL takes memory of its own.
 Digest hmac_sha256(const Secret& key, std::initializer_list<ByteSpan> parts);
 // Compares in time that depends only on the sizes.
 bool constant_time_equal(ByteSpan a, ByteSpan b);

@@ -52,7 +52,7 @@ def _needs_a_look(*_: Any) -> None:
 
 
 def _start_tensor(repeated: core.RepeatedAllreduce, tensor: torch.Tensor) -> bool:
-    """The same, in Python."""
+    """start_tensor() where the core cannot read tensors itself."""
     is_usual = type(tensor) in _BASE_CLASSES and tensor.layout is _STRIDED and code_of(tensor.dtype) == repeated.dtype
     if not is_usual or not tensor.is_contiguous() or tensor.is_neg():
         return False
