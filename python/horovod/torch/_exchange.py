@@ -11,7 +11,7 @@ import torch
 from horovod.torch._buckets import Buckets
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings
 from horovod.torch._parameter_check import ParameterCheck
-from horovod.torch._presence import Presence, unusual
+from horovod.torch._presence import Presence
 
 
 class Exchange:
@@ -49,7 +49,7 @@ class Exchange:
             self._presence = Presence(self._settings, gradients)
         buckets = self._buckets
         wishes = (buckets is not None and buckets.wanted, buckets is not None and buckets.outdated)
-        self._presence.start(unusual(gradients), (self._check.is_due(), *wishes))
+        self._presence.start((self._check.is_due(), *wishes))
 
     def newly_used(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
         """Of the parameters that no rank had used before, those that a rank has used now, or expects others to."""

@@ -53,8 +53,8 @@ class Presence:
             reduction.for_core(),
         )
 
-    def start(self, unusual: Sequence[Gradient], requests: tuple[bool, bool, bool]) -> None:
-        """Sends the numbers of this step. `unusual`: of the gradients, those that unusual() gives.
+    def start(self, requests: tuple[bool, bool, bool]) -> None:
+        """Sends the numbers of this step.
 
         Requires: it is not running, so that no operation uses the numbers.
         """
@@ -62,6 +62,7 @@ class Presence:
         self._rows.copy_(self._usual)
         if any(requests):
             self._rows[0] = _tensor(requests)
+        unusual = _unusual(self._gradients)
         if unusual:
             positions = [self._positions[id(gradient)] for gradient in unusual]
             self._rows[positions] = _tensor([_own_row(gradient) for gradient in unusual])
@@ -120,7 +121,7 @@ def _tensor(rows: Sequence[object]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float32, device="cpu")
 
 
-def unusual(gradients: Iterable[Gradient]) -> list[Gradient]:
+def _unusual(gradients: Iterable[Gradient]) -> list[Gradient]:
     """Those that are new, or that this rank has where no rank had one before, or lacks where ranks had one."""
     return [
         gradient

@@ -70,12 +70,12 @@ if HAS_TABLE:
     @pytest.mark.parametrize("make", READ.values(), ids=READ.keys())
     def test_what_is_read_is_submitted(make: Callable[[], torch.Tensor]) -> None:
         """There is no session that would take it."""
+        from horovod.torch._tensors import code_of
+
         with pytest.raises(HorovodInternalError, match="not been initialized"):
             enqueue(make())
         with pytest.raises(HorovodInternalError, match="not been initialized"):
             enqueue_group(CALL, [make()], SUM)
-        from horovod.torch._tensors import code_of
-
         tensor = make()
         repeated = core.RepeatedAllreduce("r", tuple(tensor.shape), code_of(tensor.dtype), SUM)
         with pytest.raises(HorovodInternalError, match="not been initialized"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +32,7 @@ def test_sparse_embeddings_train_like_dense_ones(as_dense: bool) -> None:
 
 
 @pytest.mark.parametrize("compression", [hvd.Compression.none, hvd.Compression.fp16])
-def test_a_gradient_may_be_dense_in_one_step_and_sparse_in_another(compression: type[hvd.Compression]) -> None:
+def test_a_gradient_may_be_dense_in_one_step_and_sparse_in_another(compression: Any) -> None:
     """As of a matrix that looks words up, and is multiplied with in some steps."""
     table = nn.Parameter(torch.zeros(4, 2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([table], lr=1.0), op=hvd.Sum, compression=compression)
