@@ -53,7 +53,9 @@ class Parts {
       parts_.push_back({begin, bytes_of(dtype, count)});
       begin += parts_.back().size;
     }
+    total_ = begin;
   }
+  std::size_t total() const { return total_; }
   const Part& operator[](int member) const { return parts_[static_cast<std::size_t>(member)]; }
   // Of all members but one.
   std::size_t largest_but(int member) const {
@@ -65,9 +67,14 @@ class Parts {
 
  private:
   std::vector<Part> parts_;
+  std::size_t total_ = 0;
 };
 
 // Memory that other cores have read or written, or will; the ranges are the same, or don't overlap.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
+
+// The same into memory of a result of `result_bytes` in all, which this call has not read: a large one passes the
+// caches by where that is faster.
+void copy_result(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t result_bytes);
 
 }  // namespace hvd::collectives::shm

@@ -160,7 +160,7 @@ class SlicedAdasum {
 
   Status gather_slices() {
     const std::byte* const result = operands_[0];
-    mine().write({0, mine().size()}, result);
+    mine().write({0, mine().size()}, result, 0);
     for (std::uint64_t c = 0; c < pieces(longest(), kSlotBytes); ++c) {
       HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
       const Part own_part = part_of(mine().size(), kSlotBytes, c);
@@ -171,7 +171,7 @@ class SlicedAdasum {
         const Part part = part_of(of(member).size(), kSlotBytes, c);
         if (part.size == 0) continue;
         HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kStaged, member, round));
-        of(member).write(part, rounds_.slot(member, round));
+        of(member).write(part, rounds_.slot(member, round), 0);
       }
       rounds_.mark(Rounds::kDone, round);
     }

@@ -11,6 +11,7 @@
 namespace hvd::collectives {
 
 using shm::copy_bytes;
+using shm::copy_result;
 using shm::kSlotBytes;
 using shm::Part;
 using shm::part_of;
@@ -78,7 +79,7 @@ Status ShmCollectives::broadcast(const CollectiveCall& call) {
       rounds_.mark(Rounds::kStaged, round);
     } else {
       HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kStaged, call.root, round));
-      copy_bytes(data + chunk.begin, slot, chunk.size);
+      copy_result(data + chunk.begin, slot, chunk.size, total);
     }
     rounds_.mark(Rounds::kDone, round);
   }
@@ -95,21 +96,24 @@ Status ShmCollectives::allgather(const CollectiveCall& call) {
       from[static_cast<std::size_t>(member)].add(input, output, parts[member].size);
     }
   }
+  std::size_t total = 0;
+  for (const TensorStream& part : from) total += part.size();
   const TensorStream& mine = from[static_cast<std::size_t>(own())];
-  mine.visit({0, mine.size()}, [](const std::byte* input, std::byte* output, std::size_t, std::size_t bytes) {
-    copy_bytes(output, input, bytes);
-  });
   for (std::uint64_t c = 0; c < pieces(std::ranges::max(from, {}, &TensorStream::size).size(), kSlotBytes); ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
-    mine.read(part_of(mine.size(), kSlotBytes, c), rounds_.slot(own(), round));
+    const Part own_piece = part_of(mine.size(), kSlotBytes, c);
+    mine.read(own_piece, rounds_.slot(own(), round));
     rounds_.mark(Rounds::kStaged, round);
+    mine.visit(own_piece, [=](const std::byte* input, std::byte* output, std::size_t, std::size_t bytes) {
+      TensorStream::put(input, output, input, bytes, total);  // while it is in the caches
+    });
     for (int step = 1; step < size(); ++step) {
       const int member = (own() + step) % size();
       const TensorStream& theirs = from[static_cast<std::size_t>(member)];
       const Part piece = part_of(theirs.size(), kSlotBytes, c);
       if (piece.size == 0) continue;
       HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kStaged, member, round));
-      theirs.write(piece, rounds_.slot(member, round));
+      theirs.write(piece, rounds_.slot(member, round), total);
     }
     rounds_.mark(Rounds::kDone, round);
   }
@@ -123,7 +127,8 @@ Status ShmCollectives::alltoall(const CollectiveCall& call) {
   const std::size_t piece = shm::share_of_slot(size());
   const auto* const input = static_cast<const std::byte*>(call.input);
   auto* const output = static_cast<std::byte*>(call.output);
-  copy_bytes(output + received[own()].begin, input + sent[own()].begin, sent[own()].size);
+  const std::size_t total = received.total();
+  copy_result(output + received[own()].begin, input + sent[own()].begin, sent[own()].size, total);
   HVD_ASSIGN_OR_RETURN(const std::uint64_t chunks, largest(pieces(sent.largest_but(own()), piece)));
   for (std::uint64_t c = 0; c < chunks; ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
@@ -139,8 +144,8 @@ Status ShmCollectives::alltoall(const CollectiveCall& call) {
       const Part mine = part_of(received[member].size, piece, c);
       if (mine.size == 0) continue;
       HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kStaged, member, round));
-      copy_bytes(output + received[member].begin + mine.begin,
-                 rounds_.slot(member, round) + static_cast<std::size_t>(own()) * piece, mine.size);
+      copy_result(output + received[member].begin + mine.begin,
+                  rounds_.slot(member, round) + static_cast<std::size_t>(own()) * piece, mine.size, total);
     }
     rounds_.mark(Rounds::kDone, round);
   }

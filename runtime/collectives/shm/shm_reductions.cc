@@ -7,7 +7,6 @@
 
 namespace hvd::collectives {
 
-using shm::copy_bytes;
 using shm::kPieceBytes;
 using shm::kSlotBytes;
 using shm::Part;
@@ -38,7 +37,7 @@ void ShmCollectives::reduce(const CollectiveCall& call, const TensorStream& data
         const kernels::ReduceStage stage{member == 1, true, member == size() - 1};
         kernels::reduce_scaled(call.dtype, call.reduce_op, sum, left, operand(member), n, call.scaling, stage);
       }
-      copy_bytes(output, sum, bytes);
+      TensorStream::put(input, output, sum, bytes, data.size());
     });
   }
 }
@@ -141,7 +140,7 @@ Status ShmCollectives::collect(const TensorStream& data, Part chunk, std::uint64
     const int member = (own() + step) % size();  // not all from the same one at once
     HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kReduced, member, round));
     const Part slice = shm::slice_of(chunk.size, size(), member);
-    data.write({chunk.begin + slice.begin, slice.size}, rounds_.slot(member, round) + slice.begin);
+    data.write({chunk.begin + slice.begin, slice.size}, rounds_.slot(member, round) + slice.begin, data.size());
   }
   rounds_.mark(Rounds::kDone, round);
   return Status::ok();

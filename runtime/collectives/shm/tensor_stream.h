@@ -41,16 +41,23 @@ class TensorStream {
       ++tensor;
     }
   }
-  // The inputs to `to`, or `from` to the outputs.
+  // The inputs to `to`.
   void read(Part range, std::byte* to) const {
     visit(range, [to](const std::byte* input, std::byte*, std::size_t at, std::size_t bytes) {
       copy_bytes(to + at, input, bytes);
     });
   }
-  void write(Part range, const std::byte* from) const {
-    visit(range, [from](const std::byte*, std::byte* output, std::size_t at, std::size_t bytes) {
-      copy_bytes(output, from + at, bytes);
+  // `from` to the outputs, of a result of so many bytes in all.
+  void write(Part range, const std::byte* from, std::size_t result_bytes) const {
+    visit(range, [=](const std::byte* input, std::byte* output, std::size_t at, std::size_t bytes) {
+      put(input, output, from + at, bytes, result_bytes);
     });
+  }
+  // One of those pieces.
+  static void put(const std::byte* input, std::byte* output, const std::byte* from, std::size_t bytes,
+                  std::size_t result_bytes) {
+    if (input == output) return copy_bytes(output, from, bytes);  // it has been read
+    copy_result(output, from, bytes, result_bytes);
   }
 
  private:
