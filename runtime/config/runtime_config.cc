@@ -190,10 +190,12 @@ Status check_consistency(const RuntimeConfig& config) {
 }
 
 // The variable bounds connecting and running alike. Only its default is too short for the latter: it would end jobs
-// that somebody has stopped to look at.
+// that somebody has stopped to look at; and for NCCL, which may take a minute to wake eight GPUs. A member that gave
+// NCCL up waits on the host for the word of those that have not: they give up before it does.
 void set_progress_limit(const EnvReader& env, RuntimeConfig& config) {
   if (env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty() || config.gloo_timeout.count() == 0) return;
   config.no_progress_limit = config.gloo_timeout;
+  config.nccl_start_limit = std::chrono::milliseconds(config.gloo_timeout) / 2;
 }
 
 // Starters that know nothing of hosts set none of them.

@@ -44,9 +44,10 @@ struct RuntimeConfig {
   std::string job_id;                 // instead of the starter's name of the job
   bool is_on_several_hosts = false;   // a loopback address of the rendezvous does not mean that all ranks are here
   std::chrono::seconds gloo_timeout{30};
-  std::chrono::seconds no_progress_limit{600};  // gloo_timeout where that was given
-  std::chrono::seconds start_timeout{0};        // as given; 0: not
-  std::chrono::seconds join_timeout{0};         // made of these two: for the others to reach init(); 0: as gloo_timeout
+  std::chrono::seconds no_progress_limit{600};          // gloo_timeout where that was given
+  std::chrono::milliseconds nccl_start_limit{120'000};  // for its members to meet; half of gloo_timeout likewise
+  std::chrono::seconds start_timeout{0};                // as given; 0: not
+  std::chrono::seconds join_timeout{0};  // made of these two: for the others to reach init(); 0: as gloo_timeout
   bool ignore_starter = false;
   // Ranks may come and go: this one joins also when it is the only one, and who it is may change with every session.
   bool elastic = false;

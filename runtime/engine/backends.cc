@@ -188,7 +188,8 @@ void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
   hosts.reserve(backends.size());
   for (const auto& backend : backends) hosts.push_back(backend.get());
   collectives::nccl::DeviceOptions options{config.nccl_library,
-                                           config.gloo_timeout,
+                                           config.nccl_start_limit,
+                                           config.no_progress_limit,
                                            ranks,
                                            std::move(hosts_of_ranks),
                                            set_rank,

@@ -151,7 +151,7 @@ Result<EventPtr> Device::record(void* stream) {
     HVD_RETURN_IF_ERROR(driver_->check(calls.create_event(&event, kEventWithoutTiming), "cuEventCreate"));
   }
   auto recorded = std::make_shared<Event>(shared_from_this(), event);
-  HVD_RETURN_IF_ERROR(driver_->check(calls.record_event(event, stream), "cuEventRecord"));
+  HVD_RETURN_IF_ERROR(recorded->record(stream));
   return recorded;
 }
 
@@ -203,7 +203,15 @@ void Event::give_up() {
   device_->given_up_->events.push_back(weak_from_this());
 }
 
+Status Event::record(void* stream) {
+  const Device::Scope scope(*device_);
+  HVD_RETURN_IF_ERROR(device_->driver().check(device_->driver().calls().record_event(event_, stream), "cuEventRecord"));
+  is_held_ = false;
+  return Status::ok();
+}
+
 Result<bool> Event::has_come() const {
+  if (is_held_) return false;
   const Device::Scope scope(*device_);
   const int code = device_->driver().calls().query_event(event_);
   if (code == kNotReady) return false;

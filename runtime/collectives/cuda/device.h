@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -106,6 +107,10 @@ class Event : public std::enable_shared_from_this<Event> {
 
   // Whether the GPU has come there; an error when it reports one, which may be of anybody's kernel before.
   Result<bool> has_come() const;
+  // From now on it has not come, whatever the GPU says: somebody may still put work into the stream.
+  void hold() { is_held_ = true; }
+  // It comes when all has run that is in `stream` now, held or not. After an error, who was held stays so.
+  Status record(void* stream);
   // What is put into `stream` from now on runs after this. For a stream of the user's.
   Status hold_up(void* stream) const;
   const Device& device() const { return *device_; }
@@ -116,6 +121,7 @@ class Event : public std::enable_shared_from_this<Event> {
  private:
   const std::shared_ptr<Device> device_;
   void* const event_;
+  std::atomic<bool> is_held_{false};
 };
 
 }  // namespace hvd::collectives::cuda

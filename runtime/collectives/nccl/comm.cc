@@ -24,6 +24,13 @@ void Comm::abort() {
       const Status status = self->library_->check(self->library_->calls().abort(ending), "ncclCommAbort", nullptr);
       if (!status.is_ok()) HVD_LOG(kWarning, "an NCCL communicator did not end well: ", status.message());
     }
+    std::vector<cuda::EventPtr> held;
+    {
+      const MutexLock lock(self->mutex);
+      self->puts_in_no_more_ = true;
+      held = std::move(self->held_);
+    }
+    self->release_held(std::move(held));
     self.reset();  // who waits may look for what is left
     over->set();
   };
@@ -33,6 +40,23 @@ void Comm::abort() {
     HVD_LOG(kWarning,
             "there is no thread to abort an NCCL communicator in, which stays with all that it uses: ", error.what());
     cuda::leave_for_good(shared_from_this());
+  }
+}
+
+void Comm::hold_until_over(cuda::EventPtr end) {
+  end->hold();
+  {
+    const MutexLock lock(mutex);
+    if (!puts_in_no_more_) return held_.push_back(std::move(end));
+  }
+  release_held({std::move(end)});
+}
+
+// What cannot be recorded stays held: nobody can tell any more when its tensors are free.
+void Comm::release_held(std::vector<cuda::EventPtr> held) const {
+  for (const cuda::EventPtr& end : held) {
+    const Status status = end->record(stream_->handle());
+    if (!status.is_ok()) HVD_LOG(kWarning, "the end of a collective that was aborted: ", status.message());
   }
 }
 

@@ -37,6 +37,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Returns at once. More than once does no harm.
   void abort();
   bool is_aborted() const { return is_aborted_; }
+  // `end` comes when the abort is over and all has run that NCCL had put into the stream by then: until its abort is
+  // back, a thread of NCCL's own may put in what a call began that had not settled. Requires: is_aborted().
+  void hold_until_over(cuda::EventPtr end);
   // Waits for the end of the abort, until kAbortLimit after its begin. False: it goes on, which is said; what NCCL uses
   // has to stay. Requires: is_aborted(), and no call of abort() is going on.
   bool wait_for_abort();
@@ -46,7 +49,11 @@ class Comm : public std::enable_shared_from_this<Comm> {
  private:
   const std::shared_ptr<const Library> library_;
   const std::shared_ptr<cuda::Stream> stream_;
+  void release_held(std::vector<cuda::EventPtr> held) const;
+
   const std::shared_ptr<Event> is_over_ = std::make_shared<Event>();
+  std::vector<cuda::EventPtr> held_ HVD_GUARDED_BY(mutex);
+  bool puts_in_no_more_ HVD_GUARDED_BY(mutex) = false;
   std::atomic<bool> is_aborted_{false};
   Deadline limit_ = Deadline::at(TimePoint::max());
 };

@@ -13,7 +13,6 @@ namespace hvd::collectives::nccl {
 
 namespace {
 
-constexpr Millis kCallLimit{30000};  // for what NCCL does on the host for one call
 constexpr Millis kEndLimit{5000};
 
 std::optional<Type> type_of(DataType dtype) {
@@ -162,7 +161,9 @@ Status Communicator::start(const CollectiveCall& call) {
     const cuda::Device::Scope scope(*stream_->device());
     HVD_RETURN_IF_ERROR(library_->check(issue(call), std::string(op_type_name(call.op)), comm_->handle));
   }
-  HVD_RETURN_IF_ERROR(settle(std::string(op_type_name(call.op)), Deadline::after(kCallLimit)));
+  is_unsettled_ = true;
+  HVD_RETURN_IF_ERROR(settle(std::string(op_type_name(call.op)), Deadline::after(place_.call_limit)));
+  is_unsettled_ = false;
   const MutexLock lock(comm_->mutex);
   const int own = std::exchange(own_reduction_, kNone);
   if (own != kNone && comm_->handle != nullptr) {
@@ -170,6 +171,12 @@ Status Communicator::start(const CollectiveCall& call) {
         library_->check(library_->calls().end_reduction(own, comm_->handle), "ncclRedOpDestroy", comm_->handle));
   }
   return Status::ok();
+}
+
+void Communicator::abort_unsettled(const cuda::EventPtr& end) {
+  if (!is_unsettled_) return;
+  comm_->abort();
+  comm_->hold_until_over(end);
 }
 
 int Communicator::issue(const CollectiveCall& call) {

@@ -26,6 +26,7 @@ class Communicator {
   struct Place {
     int size;
     int rank;
+    Millis call_limit;  // for what NCCL does on the host for one call: in the first ones it connects the members
   };
   // Begins to meet the other members. `ids`: the same on all of them; several, made by members on several hosts, share
   // out the work of bringing all together. Requires: several only where NCCL has Calls::init_scalable.
@@ -54,6 +55,9 @@ class Communicator {
   Status trouble();
   // Comm::abort().
   void abort() { comm_->abort(); }
+  // After start() has failed, for the event behind it: where NCCL was still at work on the host, aborts it, and `end`
+  // comes no earlier than NCCL has ended (Comm::hold_until_over()).
+  void abort_unsettled(const cuda::EventPtr& end);
 
  private:
   Communicator(std::shared_ptr<const Library> library, std::shared_ptr<cuda::Stream> stream, const Place& place)
@@ -81,6 +85,7 @@ class Communicator {
   const std::shared_ptr<Comm> comm_;
   static constexpr int kNone = -1;
   int own_reduction_ = kNone;  // made for the call that is being started
+  bool is_unsettled_ = false;  // a call was begun, and NCCL has not said that it is in the stream
 };
 
 }  // namespace hvd::collectives::nccl

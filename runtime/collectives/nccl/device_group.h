@@ -17,7 +17,8 @@ namespace hvd::collectives::nccl {
 // How the backend of a set is set up; the same on all members but for `library`.
 struct DeviceOptions {
   std::string library;  // file of NCCL; empty: searched for
-  Millis limit{30000};  // until all members have come to a new communicator
+  Millis start_limit;   // until all members have come to a new communicator
+  Millis call_limit;    // for what NCCL does on the host for one call
   std::vector<int> ranks;
   std::vector<int> hosts;  // of the ranks
   int set_rank = 0;

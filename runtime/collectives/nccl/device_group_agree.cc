@@ -89,7 +89,8 @@ Status DeviceGroup::connect() {
   for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(apart)) ids.push_back(all[i]);
   HVD_ASSIGN_OR_RETURN(why_not_, exchange(facts));
   if (!why_not_.empty()) return Status::ok();
-  HVD_ASSIGN_OR_RETURN(why_not_, open(communicator_, std::move(ids), {options_.set_size(), options_.set_rank}));
+  HVD_ASSIGN_OR_RETURN(
+      why_not_, open(communicator_, std::move(ids), {options_.set_size(), options_.set_rank, options_.call_limit}));
   return Status::ok();
 }
 
@@ -104,7 +105,8 @@ Status DeviceGroup::connect_hosts() {
   HVD_ASSIGN_OR_RETURN(std::string why_not, exchange(facts));
   const auto first = static_cast<std::size_t>(groups.hosts[static_cast<std::size_t>(groups.host)].front());
   if (why_not.empty()) {
-    HVD_ASSIGN_OR_RETURN(why_not, open(of_host_, {all[first]}, {groups.local_size(), groups.local_rank}));
+    HVD_ASSIGN_OR_RETURN(why_not,
+                         open(of_host_, {all[first]}, {groups.local_size(), groups.local_rank, options_.call_limit}));
   }
   if (why_not.empty()) return Status::ok();
   of_host_.reset();
@@ -123,7 +125,7 @@ Result<std::string> DeviceGroup::open(std::shared_ptr<Communicator>& made, std::
   if (status.is_ok()) {
     made = std::move(begun).value();
     listener_.begun(made);
-    status = made->wait_for_members(options_.limit);
+    status = made->wait_for_members(options_.start_limit);
   }
   if (!status.is_ok()) refuse(facts, status);
   HVD_ASSIGN_OR_RETURN(std::string why_not, exchange(facts));

@@ -101,6 +101,7 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
   REQUIRE(config.cache_capacity == 0);
   REQUIRE(config.gloo_timeout == std::chrono::seconds(7));
   REQUIRE(config.no_progress_limit == std::chrono::seconds(7));
+  REQUIRE(config.nccl_start_limit == std::chrono::milliseconds(3500));
   REQUIRE(config.deterministic);
   REQUIRE(config.log_level == LogLevel::kDebug);
   REQUIRE(config.stall_check_time == std::chrono::seconds(5));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -37,9 +38,11 @@ struct Comm {
   int rank = 0;
   int device = 0;
   bool finalized = false;
-  int failure = kSuccess;        // for good
-  bool polled = false;           // since it was made or given work: the first look finds it in progress
-  std::function<void()> launch;  // comes into the stream while the caller looks how it goes, not before
+  int failure = kSuccess;             // for good
+  bool polled = false;                // since it was made or given work: the first look finds it in progress
+  std::function<void()> launch;       // comes into the stream while the caller looks how it goes, not before
+  std::function<void()> late_launch;  // instead of it, where it comes with the abort
+  std::atomic<bool> is_late{false};
   struct Reduction {
     int type;
     Scalar factor;
@@ -63,6 +66,7 @@ struct World {
   bool windows = true;
   int room = 0;                // 0: for all
   std::map<int, int> running;  // collectives, by GPU
+  bool launches_are_late = false;
   bool holds_aborts = false;
   int held_aborts = 0;
   int holds_joins_on = -1;  // a GPU

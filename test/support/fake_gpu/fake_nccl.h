@@ -29,6 +29,12 @@ HVD_FAKE void fake_nccl_set_async_error(int code);
 HVD_FAKE void fake_nccl_hold_joins(int device);
 // Of these, how many have been called and have not come back.
 HVD_FAKE int fake_nccl_held_joins();
+// While they are late, what a call starts does not come into the stream while the caller asks how it goes: as where
+// NCCL still connects the members, on a thread of its own. That thread ends with ncclCommAbort, and puts it in before;
+// there it writes anything.
+HVD_FAKE void fake_nccl_set_launches_late(int are_late);
+// Of these, how many wait for it.
+HVD_FAKE int fake_nccl_late_launches();
 // While they are held, ncclCommAbort does not come back, and ends nothing.
 HVD_FAKE void fake_nccl_hold_aborts(int are_held);
 // Of these, how many have been called and have not come back.

@@ -63,6 +63,16 @@ HVD_FAKE int fake_nccl_running(int device) {
   const std::lock_guard lock(world().mutex);
   return world().running[device];
 }
+HVD_FAKE void fake_nccl_set_launches_late(int are_late) {
+  const std::lock_guard lock(world().mutex);
+  world().launches_are_late = are_late != 0;
+}
+HVD_FAKE int fake_nccl_late_launches() {
+  const std::lock_guard lock(world().mutex);
+  int late = 0;
+  for (const auto& [handle, comm] : world().comms) late += comm->is_late ? 1 : 0;
+  return late;
+}
 HVD_FAKE void fake_nccl_hold_joins(int device) {
   {
     const std::lock_guard lock(world().mutex);

@@ -10,6 +10,11 @@ using namespace fake_nccl;
 
 namespace {
 
+bool launches_are_late() {
+  const std::lock_guard lock(world().mutex);
+  return world().launches_are_late;
+}
+
 // Two members on one GPU are refused by NCCL unless it is told not to. It knows GPUs by their places on the bus, and so
 // takes slices of one for one, whatever its version (github.com/NVIDIA/nccl/issues/1716 has that of 2.31.2).
 bool refuses_gpus(const Group& group) {
@@ -200,6 +205,7 @@ HVD_FAKE int ncclCommAbort(void* handle) {
     const std::lock_guard lock(comm->group->mutex);
     comm->group->abort();
     comm->launch = nullptr;
+    if (comm->is_late) comm->late_launch();
     const std::lock_guard world_lock(world().mutex);
     comm->reductions.clear();
     comm->registered.clear();
@@ -214,10 +220,11 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const bool first = !std::exchange(comm->polled, true);
   const bool ready = !first && comm->group->is_ready();
   const std::lock_guard group_lock(comm->group->mutex);
-  if (ready && comm->launch) std::exchange(comm->launch, nullptr)();
+  comm->is_late = comm->launch != nullptr && launches_are_late();
+  if (ready && comm->launch && !comm->is_late) std::exchange(comm->launch, nullptr)();
   const std::lock_guard lock(world().mutex);
   *state = comm->failure != kSuccess    ? comm->failure
-           : !ready                     ? kInProgress
+           : !ready || comm->is_late    ? kInProgress
            : refuses_gpus(*comm->group) ? kInvalidUsage
                                         : world().async_error;
   if (ready && comm->window != nullptr) {

@@ -103,7 +103,7 @@ struct Failure {
   int version() const { return call == "ncclCommRegister" || call == "ncclCommDeregister" ? 22500 : 23203; }
   void configure(config::RuntimeConfig& config) const {
     use_fake_nccl(config);
-    config.gloo_timeout = std::chrono::seconds(3);  // for who waits for a communicator that another one did not get
+    config.nccl_start_limit = std::chrono::seconds(3);  // for who waits for a communicator that another one did not get
     if (call == "ncclCommInitRankScalable") config.nccl_ranks_per_id = 1;
   }
   // Under a sanitizer, which is slow, one of the two: under ThreadSanitizer that one which the others leave out.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -151,6 +152,45 @@ TEST_CASE("An abort of NCCL that does not come back holds up no survivor, no end
   for (const int device : {0, 1, 2}) begin_anew(problems, device);  // where nothing is given up any more
   CHECK(problems.text() == "");
   fake_cuda_forget();
+  expect_nothing_left();
+}
+
+// NCCL connects the members in their first collective, on a thread of its own, which goes on until the abort is back:
+// here long after the survivor has raised and let its tensor go.
+TEST_CASE("What NCCL puts into the stream after the loss of a peer finds the tensors still there", "[multi][gpu]") {
+  const bool comes_back_late = GENERATE(false, true);
+  INFO(comes_back_late);
+  Problems problems;
+  std::atomic<int> looked{0};
+  {
+    const CapturedLog log;
+    fake_nccl_set_launches_late(1);
+    if (comes_back_late) fake_nccl_hold_aborts(1);
+    JobFixture job(2);
+    job.run(
+        [&](Session& session) {
+          FrameworkStream stream(session.topology().rank);
+          auto tensor = std::make_unique<GpuTensor>(stream, Values(10, 1.0F));
+          const std::weak_ptr<void> memory = tensor->owner();
+          auto handle = session.enqueue(sum_of(*tensor, "x", 0)).value();
+          if (session.topology().rank == 1) {
+            problems.expect(comes_true([] { return fake_nccl_late_launches() == 2; }), "NCCL does not connect");
+            session.announce_failure("gone");
+          }
+          problems.expect_code(wait(handle), StatusCode::kPeerLost, "gone", "the loss");
+          tensor.reset();
+          handle.reset();
+          problems.expect(!comes_back_late || !memory.expired(), "a tensor was let go that NCCL may write to");
+          ++looked;
+          problems.expect(comes_true([&] { return looked == 2; }), "the other rank has not looked");
+          fake_nccl_hold_aborts(0);
+          problems.expect(comes_true([&] { return memory.expired(); }), "a tensor is kept that NCCL is done with");
+        },
+        use_nccl_and_log);
+    fake_nccl_set_launches_late(0);
+  }
+  wait_for_abort_threads();
+  CHECK(problems.text() == "");
   expect_nothing_left();
 }
 

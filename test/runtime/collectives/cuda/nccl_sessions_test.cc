@@ -94,7 +94,7 @@ TEST_CASE("Where members cannot use NCCL together, all go through the host", "[m
   if (why == "no communicator") fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
   const auto configure = [&](config::RuntimeConfig& config) {
     use_fake_nccl(config);
-    if (why == "no communicator") config.gloo_timeout = std::chrono::seconds(3);
+    if (why == "no communicator") config.nccl_start_limit = std::chrono::seconds(3);
     if (why == "no library" && config.rank == 1) use_fake_driver(config);
   };
   run_on_gpus(2, configure, [&](Session& session, Problems& problems) {

@@ -46,7 +46,7 @@ LossTimes lose_who_has_not_come(Problems& problems, int ranks_per_id) {
         [&](config::RuntimeConfig& config) {
           use_fake_nccl(config);
           config.nccl_ranks_per_id = ranks_per_id;
-          config.gloo_timeout = std::chrono::seconds(60);  // for which NCCL's members would be waited for
+          config.nccl_start_limit = std::chrono::seconds(60);  // for which NCCL's members would be waited for
         });
   }
   const auto last = std::max(raised[0], raised[1]);
@@ -91,7 +91,7 @@ TEST_CASE("An NCCL that one rank cannot start is quoted to all, and in full wher
             [](config::RuntimeConfig& config) {
               use_fake_nccl(config);
               config.log_level = LogLevel::kWarning;
-              config.gloo_timeout = std::chrono::seconds(2);
+              config.nccl_start_limit = std::chrono::seconds(2);
             });
     said = log.text();
   }
