@@ -7,7 +7,6 @@ from dataclasses import replace
 from figure_data import Panel
 
 BY_SIZE_AND_NP = ("size", "np")
-BESIDE_OPEN_MPI = {"ours": "ours", "Open MPI": "Open MPI", "torch gloo": "torch gloo"}
 
 RATIO = Panel(
     "Open MPI's time / ours",
@@ -70,14 +69,6 @@ CONTROL = Panel(
     {"the busiest rank": "work", "the root": "root's work", "critical path": "critical path"},
     logarithmic=True,
 )
-COPIES = Panel(
-    "time, µs",
-    "µs",
-    {"before": "staged: before", "now": "now"},
-    title="staged",
-    labels=BY_SIZE_AND_NP,
-    logarithmic=True,
-)
 
 FIGURES: dict[str, tuple[Panel, ...]] = {
     "starts": (
@@ -101,26 +92,6 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
             turned=True,
         ),
     ),
-    "open_mpi": (
-        Panel("time, µs", "µs", BESIDE_OPEN_MPI, labels=BY_SIZE_AND_NP, logarithmic=True),
-        RATIO,
-    ),
-    "tensorflow": (
-        Panel(
-            "time, µs",
-            "µs",
-            {"tf.function": "tf.function", "horovod.torch": "horovod.torch"},
-            where={"what": "4 bytes"},
-            leading=True,
-        ),
-        Panel(
-            "time, ms",
-            "ms",
-            {"tf.function": "tf.function", "horovod.torch": "horovod.torch"},
-            where={"what": "gradients|the same"},
-            leading=True,
-        ),
-    ),
     "default_call": (
         DEFAULT_CALL,
         replace(
@@ -131,31 +102,7 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
         ),
     ),
     "cpp": (CPP, replace(CPP, title="np=4 on 2 cores", where={"np": "4"})),
-    "python": (
-        Panel(
-            "time, µs",
-            "µs",
-            {"ours": "ours µs", "torch gloo": "torch gloo µs"},
-            labels=("call", "size"),
-            logarithmic=True,
-        ),
-    ),
     "torch_ddp": (Panel("time beyond a local step, ms", "ms", {"ours": "ours - local", "torch DDP": "DDP - local"}),),
-    "waiting_thread": (
-        Panel(
-            "time / that of the build before",
-            "",
-            {
-                "real-time priority, np=2": "real-time priority, np=2",
-                "real-time priority, np=4": "the same, np=4 on 2 cores",
-                "nice -20 under load, np=2": "nice -20 at a load of 6 to 9, np=2",
-                "nice -20 under load, np=4": "np=4",
-                "nice -20 under load, np=8": "np=8",
-            },
-            equal="the build before",
-            spread=True,
-        ),
-    ),
     "exchanged": (
         EXCHANGED,
         replace(EXCHANGED, title="np=4 on 2 cores", series={"before": "np=4 on 2 cores: before", "now": "now#2"}),
@@ -182,48 +129,7 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
         ),
         replace(RATIO, series={"the call": "Open MPI / ours", "net": "the same, net"}, marks={}),
     ),
-    "cached_tensors": (Panel("time, ms", "ms", {"before": "before", "since": "since"}),),
     "memory": (Panel("memory of rank 0, MB", "MB", {"all": "all", "private": "private", "shared": "shared"}),),
-    "copies": (
-        COPIES,
-        replace(COPIES, title="in shared memory", series={"before": "in shared memory: before", "now": "now#2"}),
-    ),
-    "small_tensors": (Panel("time, µs", "µs", {"before": "before", "now": "now"}, logarithmic=True),),
-    "in_reports": (
-        Panel(
-            "new / old",
-            "",
-            {"np=2": "np=2", "np=4 on 2 cores": "np=4 on 2 cores"},
-            where={"what": "(?!sleeps)"},
-            equal="the build before",
-            spread=True,
-        ),
-    ),
-    "counted": (
-        Panel(
-            "in one call",
-            "",
-            {
-                "allocations": "allocations",
-                "writes to sockets": "writes to sockets",
-                "reads that give something": "reads that give something",
-                "sleepers woken up, at most": "sleepers woken up, at most",
-            },
-        ),
-    ),
-    "two_hosts": (
-        Panel(
-            "time, ms",
-            "ms",
-            {
-                "in a row, before": "ranks in a row: before",
-                "in a row, now": "now",
-                "in turns, before": "ranks in turns: before",
-                "in turns, now": "now#2",
-            },
-            {"at best": "at best"},
-        ),
-    ),
     "two_hosts_pieces": (
         Panel("time, ms", "ms", HOSTS, {"at best": "at best"}, title="1 Gbit/s", logarithmic=True, spread=True),
         Panel(
@@ -241,24 +147,6 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
         ),
     ),
     "two_hosts_calls": (Panel("time, ms", "ms", HOSTS, {"at best": "at best"}, spread=True),),
-    "connections": (
-        Panel(
-            "time, ms",
-            "ms",
-            {"K=1": "K=1", "K=2": "2", "K=4": "4", "K=8": "8"},
-            labels=("network", "MiB"),
-            logarithmic=True,
-        ),
-    ),
-    "connections_halves": (
-        Panel(
-            "time, ms",
-            "ms",
-            {"before": "before", "now": "now", "one connection": "one connection"},
-            labels=("network", "call"),
-            logarithmic=True,
-        ),
-    ),
     "connections_trial": (
         Panel(
             "time, ms",
@@ -268,7 +156,6 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
             logarithmic=True,
         ),
     ),
-    "first_alltoall": (Panel("time, ms", "ms", {"first": "first", "second": "second"}),),
     "ring": (RING, replace(RING, title="0.6 ms one way", part=1)),
     "tree": (TREE, replace(TREE, title="0.6 ms one way", part=1)),
     "control_plane": (

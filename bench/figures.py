@@ -35,7 +35,6 @@ PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 COLOURS = {
     "ours": "#0072B2",
     "now": "#0072B2",
-    "since": "#0072B2",
     "before": "#BBBBBB",
     "ours, before": "#BBBBBB",
     "in a row, before": "#BBBBBB",
@@ -48,8 +47,6 @@ COLOURS = {
     "torch DDP": "#E69F00",
     "stock Gloo": "#CC79A7",
     "bound": "#777777",
-    "tf.function": "#E69F00",
-    "horovod.torch": "#0072B2",
 }
 MARKS = ("#000000", "#D55E00")
 WIDEST = 12.0  # inches; panels that need more together stand below each other
