@@ -147,6 +147,9 @@ def may_leave_later() -> bool:
     Not when the job itself ends the process, and not without --grace.
     """
 
+def let_waits_return() -> None:
+    """The process ends, after shutdown(): waits for threads that were in a wait here to come back to Python, 1 s at most."""
+
 def leave_job() -> None:
     """The process ends, after its last session: says goodbye to the starter that began it, if that was not horovodrun.
 

@@ -8,12 +8,27 @@
 
 namespace hvd::python {
 
+// While it lives the thread may wait for the GIL in a frame of C++, where Python's way to end a daemon thread of a
+// process that exits would abort the process. Thread-safe.
+class GilWait {
+ public:
+  GilWait();
+  ~GilWait();
+  GilWait(const GilWait&) = delete;
+  GilWait& operator=(const GilWait&) = delete;
+
+  // Until no other thread is in one, for `limit` at most: for the end of the process, when nothing is left to wait for.
+  // Requires: not the GIL.
+  static void let_all_return(std::chrono::milliseconds limit);
+};
+
 // Waits without the GIL until `wait_for` says true; between slices lets Python handle signals, so that Ctrl-C raises
 // KeyboardInterrupt out of here. The slice only bounds the rare signal that arrives just before the sleep: a signal
 // during the sleep ends the sleep.
 template <typename WaitFor>
 void wait_interruptibly(WaitFor&& wait_for) {
   constexpr std::chrono::milliseconds kSlice{100};
+  const GilWait waits;
   for (;;) {
     bool done = false;
     {

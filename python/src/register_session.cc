@@ -1,7 +1,11 @@
 #include <pybind11/stl.h>
 
+#include <cerrno>
+#include <chrono>
+#include <new>
 #include <optional>
 #include <stop_token>
+#include <system_error>
 
 #include "horovod/session.h"
 #include "python/src/error_map.h"
@@ -30,7 +34,7 @@ Result<config::RuntimeConfig> read_config(const Environment& environment) {
 // Finds the job first, where another starter began it; `meeting` is that of an earlier session, and then this one's.
 Result<std::unique_ptr<Session>> find_and_start(config::RuntimeConfig config, const RankLists& process_sets,
                                                 const std::stop_token& stop,
-                                                std::shared_ptr<starters::Meeting>& meeting) {
+                                                std::shared_ptr<starters::Meeting>& meeting) try {
   if (!config.started_by) return Session::start(config, stop, process_sets);
   if (meeting == nullptr) {
     HVD_ASSIGN_OR_RETURN(meeting, starters::Meeting::hold(config, stop));
@@ -39,6 +43,10 @@ Result<std::unique_ptr<Session>> find_and_start(config::RuntimeConfig config, co
   auto session = Session::start(config, stop, process_sets, &meeting->secret());
   if (session.is_ok()) meeting->everybody_is_here();
   return session;
+} catch (const std::system_error& e) {  // of the meeting, as in Session::start
+  return Status::from_errno("what finding the job needs", e.code().value());
+} catch (const std::bad_alloc&) {
+  return Status::from_errno("what finding the job needs", ENOMEM);
 }
 
 // Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as
@@ -195,6 +203,12 @@ void shutdown() {
   release_dropped_objects();
 }
 
+// At the end of the process, after shutdown(): what daemon threads waited for has ended.
+void let_waits_return() {
+  const pybind11::gil_scoped_release release;
+  GilWait::let_all_return(std::chrono::seconds(1));
+}
+
 template <typename Field>
 void def_topology(pybind11::module_& module, const char* name, Field JobTopology::* field) {
   module.def(name, [field] { return session_slot().topology().*field; });
@@ -211,6 +225,7 @@ void register_session(pybind11::module_& module) {
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("announce_exit", &announce_exit);
   module.def("leave_job", &leave_job);
+  module.def("let_waits_return", &let_waits_return);
   module.def("may_leave_later", [] {
     const auto config = read_config({});
     const pybind11::gil_scoped_release release;

@@ -89,6 +89,9 @@ class FakeCore:
     def announce_exit(self) -> None:
         """Nothing: nobody else is there to be told."""
 
+    def let_waits_return(self) -> None:
+        """Nothing: nothing waits here."""
+
     def leave_job(self) -> None:
         """Nothing: nobody began this world."""
 
@@ -299,7 +302,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"REDUCE_{name.upper()}": number for number, name in enumerate(REDUCTIONS)}
     constants |= {f"DTYPE_{name.upper()}": number for number, name in enumerate(DTYPES)}
     methods = (
-        "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
+        "init shutdown announce_failure announce_exit let_waits_return leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins start_timeline stop_timeline seal_payload open_payload process_sets process_set_size pending_operations new_output "
         "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group tensor_calls"
     )

@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import functools
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -46,6 +47,8 @@ class HorovodBasics(BuildInformation):
         self._on_init: list[Callable[[bool], None]] = []
         self._on_shutdown: list[Callable[[], None]] = []
         self._init_pid = -1
+        self._init_turn = threading.RLock()
+        os.register_at_fork(after_in_child=self._begin_turns_anew)
         self.initial_process_sets: Sequence[ProcessSet] = ()  # those given to the init() that began the session
         self.progress = 0  # how far elastic training has come: commits that this process has made or was given
 
@@ -62,7 +65,8 @@ class HorovodBasics(BuildInformation):
     # Lifecycle
 
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-        """Starts the session and blocks until all ranks are connected. Does nothing if the session is running.
+        """Starts the session and blocks until all ranks are connected. Does nothing if the session is running;
+        while another thread starts it, waits for that.
 
         Arguments:
             comm: None, or a list of all ranks. A list of some ranks warns: all ranks take part.
@@ -74,8 +78,13 @@ class HorovodBasics(BuildInformation):
         then, and init() with a corrected list only looks the sets up. In an elastic job a set that has all ranks, or
         ranks beyond size(), is left out with a warning: another round may have it. KeyboardInterrupt on Ctrl-C.
         """
-        ranks = ranks_of_comm(comm)
-        sets = listed_process_sets(process_sets)
+        with self._init_turn:
+            self._init(ranks_of_comm(comm), listed_process_sets(process_sets))
+
+    def _begin_turns_anew(self) -> None:
+        self._init_turn = threading.RLock()  # the thread that had the old one is not in this child
+
+    def _init(self, ranks: Sequence[int], sets: Sequence[ProcessSet]) -> None:
         started = not core.is_initialized()
         if started and _env.elastic():
             _elastic_sets.start(sets, self.progress)
@@ -94,7 +103,7 @@ class HorovodBasics(BuildInformation):
             warnings.warn(
                 f"horovod init(comm={list(ranks)}): sub-communicators are not built yet; "
                 f"all {core.size()} ranks that the launcher started take part",
-                stacklevel=2,
+                stacklevel=3,
             )
         _init_process_sets(_elastic_sets.fitting(sets) if _env.elastic() else sets)
 
@@ -113,6 +122,7 @@ class HorovodBasics(BuildInformation):
             uncaught.announce_last()
             core.announce_exit()
             self.shutdown()
+            core.let_waits_return()
             core.leave_job()
 
     def is_initialized(self) -> bool:

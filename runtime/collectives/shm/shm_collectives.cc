@@ -2,7 +2,9 @@
 #include "runtime/collectives/shm/shm_collectives.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "runtime/base/failpoint.h"
@@ -46,7 +48,12 @@ std::vector<Segment> tensors_of(const CollectiveCall& call) {
 }
 
 Status ShmCollectives::run(const CollectiveCall& call) {
-  Status status = start(call);
+  Status status;
+  try {
+    status = start(call);
+  } catch (const std::bad_alloc&) {  // Adasum needs as much memory as the tensor has
+    status = Status::from_errno("memory for " + std::string(op_type_name(call.op)), ENOMEM);
+  }
   if (!status.is_ok()) rounds_.leave();
   return status;
 }

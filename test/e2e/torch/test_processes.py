@@ -60,6 +60,43 @@ def test_a_single_process_ends_cleanly(end: str, tmp_path: Path, torch_exit_s: f
     assert_soon(lambda: seconds_to_end([sys.executable, script], code), SOON_S + torch_exit_s)
 
 
+def test_daemon_threads_that_wait_do_not_spoil_the_end(horovodrun: Any, tmp_path: Path) -> None:
+    script = """
+    import threading
+
+    def wait(handle):
+        try:
+            hvd.synchronize(handle)
+        except hvd.HorovodInternalError:
+            pass
+
+    handles = [hvd.allreduce_async(torch.ones(4), name=f"of rank {hvd.rank()}, {i}") for i in range(30)]
+    for handle in handles:
+        threading.Thread(target=wait, args=(handle,), daemon=True).start()
+    """
+    job = horovodrun(2, torch_script(tmp_path, textwrap.dedent(script)))
+    assert (job.code, job.err.count("terminate called")) == (0, 0), job.text
+
+
+def test_adasum_without_memory_is_an_error(horovodrun: Any, tmp_path: Path) -> None:
+    """It needs as much as the tensor has."""
+    script = """
+    import resource
+
+    layer = torch.ones(1 << 24)
+    hvd.allreduce_(torch.ones(1000), op=hvd.Adasum, name="small")
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), resource.RLIM_INFINITY))
+    try:
+        hvd.allreduce_(layer, op=hvd.Adasum, name="layer")
+    except hvd.HorovodInternalError as error:
+        print("raised", error, flush=True)
+    """
+    job = horovodrun(2, torch_script(tmp_path, textwrap.dedent(script)))
+    assert job.out.count("raised") == 2, job.text
+    assert "adasum of 'allreduce.layer': memory for adasum: Cannot allocate memory" in job.out
+
+
 @pytest.mark.parametrize("end", [e for e in ENDS if e != "pending operation"])
 def test_two_ranks_end_cleanly(end: str, horovodrun: Any, tmp_path: Path) -> None:
     body, code = ENDS[end]

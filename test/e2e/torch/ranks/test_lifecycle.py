@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_a_second_init_changes_nothing() -> None:
     handle = hvd.allreduce_async(torch.ones(1), name="across", op=hvd.Sum)
     hvd.init()
     assert hvd.synchronize(handle).item() == hvd.size()
+
+
+def test_threads_that_call_init_at_once_begin_one_session() -> None:
+    for _ in range(5):
+        hvd.shutdown()
+        with ThreadPoolExecutor(2) as threads:
+            for begun in [threads.submit(hvd.init) for _ in range(2)]:
+                begun.result()
+        assert_usable()
 
 
 def test_operations_outside_a_session_are_internal_errors() -> None:
