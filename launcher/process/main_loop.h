@@ -45,7 +45,9 @@ void fill_standard_descriptors();
 void ignore_io_signals();
 
 // The signals that whoever started this program has it ignore, as bits (1 << number): nohup's SIGHUP, say. They are to
-// stay ignored, in the launcher and for ranks. Not SIGCHLD, without which no exit of a child could be told.
+// stay ignored, in the launcher and for ranks. Not SIGCHLD, without which no exit of a child could be told, and not
+// SIGINT and SIGTERM, which end a job whatever it was started with: a shell's script has what it starts with "&" ignore
+// SIGINT.
 std::uint64_t ignored_signals();
 inline bool is_in(std::uint64_t signals, int signal) { return (signals >> signal & 1) != 0; }
 

@@ -49,7 +49,7 @@ std::uint64_t ignored_signals() {
   std::uint64_t signals = 0;
   for (int signal = 1; signal < NSIG && signal < 64; ++signal) {
     struct sigaction now = {};
-    if (signal == SIGCHLD || sigaction(signal, nullptr, &now) != 0) continue;
+    if (signal == SIGCHLD || signal == SIGINT || signal == SIGTERM || sigaction(signal, nullptr, &now) != 0) continue;
     if (now.sa_handler == SIG_IGN) signals |= std::uint64_t{1} << signal;
   }
   return signals;

@@ -169,6 +169,19 @@ def test_a_signal_for_the_program_does_not_hit_its_helpers(start_job: StartJob) 
     assert job.wait() == 143
 
 
+def test_sigint_ends_a_job_that_was_started_ignoring_it(horovodrun_path: str, tmp_path: Path) -> None:
+    """As a script starts what it puts into the background."""
+    out = tmp_path / "out"
+    ranks = "echo ready; exec sleep 1000"
+    program = f"{horovodrun_path} -np 2 sh -c '{ranks}' > {out} 2>&1 & echo $!; wait $!; echo code $?"
+    with subprocess.Popen(["sh", "-c", program], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        launcher = int(script.stdout.readline())
+        eventually(lambda: out.exists() and out.read_text().count("ready") == 2, "both ranks run")
+        os.kill(launcher, signal.SIGINT)
+        assert script.stdout.read() == "code 130\n", out.read_text()
+
+
 def test_what_is_ignored_at_the_start_stays_ignored(horovodrun_path: str, tmp_path: Path) -> None:
     """`nohup horovodrun ... &`, and the terminal closes."""
     out = tmp_path / "out"
