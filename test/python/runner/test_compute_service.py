@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from horovod.runner.common.service import _wire
+from horovod.runner.common.service import _admission, _wire
 from horovod.runner.common.service.compute_service import ComputeClient, ComputeService, TimeoutException
 from horovod.runner.common.util import secret
 from horovod.runner.common.util.interfaces import ipv4_addresses
 from jobs import assert_soon
 
 KEY = secret.make_secret_key()
+NONCE = b"n" * _wire.NONCE_LENGTH  # of a client that is written out here
+HELLO = _wire.hello(KEY, NONCE)
 
 
 @pytest.fixture
@@ -143,6 +145,7 @@ def test_hundreds_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     Its 320 threads and the service share one interpreter: on a busy machine a request may take long.
     """
     monkeypatch.setattr(_wire, "REQUEST_DEADLINE_S", 60.0)
+    monkeypatch.setattr(_admission, "INTRODUCTION_DEADLINE_S", 60.0)
     service = ComputeService(2, 256, KEY, nics=["lo"])
     with ThreadPoolExecutor(256) as waiters, ThreadPoolExecutor(64) as workers, ended(service):
         client = ComputeClient(service.addresses(), KEY)
@@ -172,11 +175,11 @@ def test_a_client_sends_before_it_is_greeted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         asked = later(ComputeClient, {"lo": [listener.getsockname()]}, KEY)
         connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(30)
-            assert len(connection.recv(_wire.NONCE_LENGTH, socket.MSG_WAITALL)) == _wire.NONCE_LENGTH
-        with pytest.raises(ConnectionError, match="no compute service"):
-            asked.result(30)
+    with connection:
+        connection.settimeout(30)
+        assert len(connection.recv(_wire.HELLO_LENGTH, socket.MSG_WAITALL)) == _wire.HELLO_LENGTH
+    with pytest.raises(ConnectionError, match="no compute service"):
+        asked.result(30)
 
 
 @pytest.mark.parametrize("counts", [(0, 1), (1, 0), (-1, 1)])
@@ -223,6 +226,7 @@ def test_it_listens_where_it_was_told_to(service: ComputeService) -> None:
 
 def connect(service: ComputeService) -> tuple[socket.socket, bytes]:
     connection = socket.create_connection(service.addresses()["lo"][0], timeout=20)
+    connection.sendall(HELLO)
     greeting = b""
     while len(greeting) < _wire.GREETING_LENGTH:
         part = connection.recv(_wire.GREETING_LENGTH - len(greeting))
@@ -232,10 +236,8 @@ def connect(service: ComputeService) -> tuple[socket.socket, bytes]:
 
 
 def sealed(server_nonce: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
-    """All that a client sends, and the digest that the reply refers to."""
-    nonce = b"n" * _wire.NONCE_LENGTH
-    framed, digest = _wire.seal_request(KEY, server_nonce, nonce, message)
-    return nonce + framed, digest
+    """What a client sends when it was greeted, and the digest that the reply refers to."""
+    return _wire.seal_request(KEY, server_nonce, NONCE, message)
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -272,10 +274,9 @@ def test_a_recorded_request_is_worth_nothing(service: ComputeService) -> None:
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"GET / HTTP/1.1\r\n\r\n" * 10,
-        b"n" * 32 + b"\xff\xff\xff\xff",  # 4 GiB announced
-        b"n" * 32 + (20_000).to_bytes(4, "big"),
-        b"n" * 32 + (2).to_bytes(4, "big") + b"{}" + b"d" * 32,
+        b"\xff\xff\xff\xff",  # 4 GiB announced
+        (20_000).to_bytes(4, "big"),
+        (2).to_bytes(4, "big") + b"{}" + b"d" * 32,
         b"",
     ],
 )
@@ -287,11 +288,24 @@ def test_garbage_is_dropped(service: ComputeService, client: ComputeClient, garb
     client.register_dispatcher(0, "still:1")
 
 
-def test_silence_has_a_deadline(service: ComputeService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wire, "REQUEST_DEADLINE_S", 0.3)
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 10, NONCE + b"d" * 32, HELLO[:-1], b""])
+def test_who_does_not_know_the_key_is_not_even_greeted(
+    service: ComputeService, client: ComputeClient, garbage: bytes
+) -> None:
+    connection = socket.create_connection(service.addresses()["lo"][0], timeout=20)
+    connection.sendall(garbage)
+    connection.shutdown(socket.SHUT_WR)
+    assert answer(connection) == b""
+    client.register_dispatcher(0, "still:1")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_silence_has_a_deadline(service: ComputeService, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    if known:
+        monkeypatch.setattr(_wire, "REQUEST_DEADLINE_S", 0.3)
 
     def seconds() -> float:
-        connection, _ = connect(service)
+        connection = connect(service)[0] if known else socket.create_connection(service.addresses()["lo"][0], 20)
         start = time.monotonic()
         assert answer(connection) == b""
         return time.monotonic() - start
@@ -315,7 +329,7 @@ def test_a_false_service_is_found_out() -> None:
 
     def serve() -> None:
         connection, _ = listener.accept()
-        connection.recv(_wire.NONCE_LENGTH, socket.MSG_WAITALL)
+        connection.recv(_wire.HELLO_LENGTH, socket.MSG_WAITALL)
         connection.sendall(_wire.greeting(b"s" * 32))
         connection.recv(4096)
         connection.sendall(_wire.seal_reply(b"guess", b"d" * 32, {"result": None}))

@@ -8,17 +8,19 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Hashable
 from typing import Any
 
-from horovod.runner.common.service import _wire
+from horovod.runner.common.service import _admission, _wire
 from horovod.runner.common.service._registry import Registry
 from horovod.runner.common.util.interfaces import ipv4_addresses
 from horovod.runner.common.util.timeout import TimeoutException
 
 _log = logging.getLogger("horovod")
 
-MOST_CONNECTIONS = 900  # below the usual limit of 1024 open files
+# The most that Linux has by default. Who waits in the backlog costs no file; when it is full the system drops requests
+# to connect, and a client's system tries again after a second only.
+_BACKLOG = 4096
 _STOP_DEADLINE_S = 10.0
 _PASSED_ON = (IndexError, ValueError, TimeoutException)
 
@@ -40,6 +42,7 @@ class ComputeService:
             raise ValueError("ComputeService: the key must be bytes, for example of secret.make_secret_key()")
         self._key = key
         self._registry = Registry(dispatchers, workers_per_dispatcher)
+        self._admission = _admission.Admission(dispatchers * workers_per_dispatcher, self._hang_up)
         self._handlers: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()  # handlers of waits that shutdown() cancels
         self._told = 0
@@ -72,7 +75,7 @@ class ComputeService:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         if self._refused:
-            _log.warning("compute service: %d connections were refused, they did not have the key", self._refused)
+            _log.warning("compute service: %d connections were refused, they did not show the key", self._refused)
 
     def wait_for_first_client(self) -> bool:
         """Waits, without a deadline, for the first client; False if shutdown() was called before one has come."""
@@ -99,8 +102,9 @@ class ComputeService:
     async def _start(self) -> None:
         for listener in self._sockets.values():
             server = await asyncio.start_server(
-                self._accepted, sock=listener, backlog=MOST_CONNECTIONS, limit=2 * _wire.LONGEST_MESSAGE
+                self._accepted, sock=listener, backlog=_admission.ACCEPTS_PER_TURN, limit=2 * _wire.LONGEST_MESSAGE
             )
+            listener.listen(_BACKLOG)  # for asyncio the backlog is how many it accepts in a turn, too
             self._servers.append(server)
 
     async def _stop(self) -> None:
@@ -117,7 +121,8 @@ class ComputeService:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._handlers) >= MOST_CONNECTIONS:
+        host, *_ = writer.get_extra_info("peername") or ("",)  # none if it has left already
+        if not self._admission.arrive(writer, _admission.source_of(host)):
             self._refused += 1
             writer.close()
             return
@@ -130,14 +135,26 @@ class ComputeService:
             pass
         finally:
             self._handlers.discard(task)
+            self._admission.leave(writer)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
+    def _hang_up(self, writer: Hashable) -> None:
+        assert isinstance(writer, asyncio.StreamWriter)
+        self._refused += 1
+        writer.transport.abort()  # its handler reads the end
+
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = await asyncio.wait_for(reader.readexactly(_wire.HELLO_LENGTH), _admission.INTRODUCTION_DEADLINE_S)
+        client_nonce = _wire.open_hello(self._key, hello)
+        self._admission.introduce(writer)
         nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
         writer.write(_wire.greeting(nonce))
-        message, digest = await asyncio.wait_for(self._read_request(reader, nonce), _wire.REQUEST_DEADLINE_S)
+        context = _wire.request_context(nonce, client_nonce)
+        message, digest = await asyncio.wait_for(self._read_request(reader, context), _wire.REQUEST_DEADLINE_S)
+        if not self._admission.prove(writer):
+            raise EOFError("others have taken its place")
         self._was_asked = True
         self._asked_or_over.set()
         try:
@@ -151,11 +168,10 @@ class ComputeService:
                 self._told += 1
                 self._everybody_told.notify_all()
 
-    async def _read_request(self, reader: asyncio.StreamReader, nonce: bytes) -> tuple[dict[str, Any], bytes]:
-        client_nonce = await reader.readexactly(_wire.NONCE_LENGTH)
+    async def _read_request(self, reader: asyncio.StreamReader, context: bytes) -> tuple[dict[str, Any], bytes]:
         length = _wire.body_length(await reader.readexactly(_wire.LENGTH_LENGTH))
         sealed = await reader.readexactly(length + _wire.SEAL_LENGTH)
-        return _wire.open_sealed(self._key, _wire.request_context(nonce, client_nonce), sealed)
+        return _wire.open_sealed(self._key, context, sealed)
 
     async def _answer(self, message: dict[str, Any], reader: asyncio.StreamReader) -> Any:
         request = message.get("request")
@@ -191,7 +207,7 @@ class ComputeService:
 
 
 def _listen(address: str) -> socket.socket:
-    listener = socket.create_server((address, 0), backlog=MOST_CONNECTIONS)
+    listener = socket.create_server((address, 0), backlog=_BACKLOG)
     listener.setblocking(False)
     return listener
 

@@ -1,14 +1,14 @@
 """The protocol of a compute service: one request for each connection, authenticated in both directions.
 
-    client -> service   client nonce (32 bytes)
+    client -> service   client nonce (32 bytes), HMAC(key, "hello" + client nonce)
     service -> client   magic (8), server nonce (32)
     client -> service   length (4, big endian), JSON, HMAC(key, "request" + both nonces + JSON)
     service -> client   length, JSON, HMAC(key, "reply" + the request's HMAC + JSON)
 
 Both nonces are fresh, so neither a request nor a reply can be replayed. Nothing is parsed before its HMAC was verified.
-The client sends first: a service whose backlog overflows may not know of a connection that its client holds for made,
-and what the client sends, again and again, lets the two systems find that out. A client that only waits would do so
-until its deadline.
+The client sends first, for two reasons. Its first message is usually there when the service accepts, so that a crowd of
+strangers never has the time to push it out (_admission.py). And a service whose backlog overflows may not know of a
+connection that its client holds for made; what the client sends, again and again, lets the two systems find that out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from horovod.runner.common.util.secret import DIGEST_LENGTH, check_digest, compute_digest
 
-MAGIC = b"HVDCOMP1"
+MAGIC = b"HVDCOMP2"
 NONCE_LENGTH = 32
 GREETING_LENGTH = len(MAGIC) + NONCE_LENGTH
 LONGEST_MESSAGE = 16 * 1024  # bytes of JSON
@@ -29,10 +29,27 @@ LONGEST_WAIT_S = 24 * 3600.0
 _LENGTH = struct.Struct("!I")
 LENGTH_LENGTH = _LENGTH.size
 SEAL_LENGTH = DIGEST_LENGTH
+HELLO_LENGTH = NONCE_LENGTH + DIGEST_LENGTH
 
 
 class BadMessage(Exception):
     """Bytes that no holder of the key has sent, or too many of them."""
+
+
+def hello(key: bytes, client_nonce: bytes) -> bytes:
+    return client_nonce + compute_digest(key, _hello_context(client_nonce))
+
+
+def open_hello(key: bytes, hello_: bytes) -> bytes:
+    """The client's nonce. BadMessage unless a holder of the key has made it, now or when somebody recorded it."""
+    client_nonce, digest = hello_[:NONCE_LENGTH], hello_[NONCE_LENGTH:]
+    if not check_digest(key, _hello_context(client_nonce), digest):
+        raise BadMessage("wrong digest: the sender has another key")
+    return client_nonce
+
+
+def _hello_context(client_nonce: bytes) -> bytes:
+    return b"hello\0\0\0" + client_nonce
 
 
 def greeting(server_nonce: bytes) -> bytes:
