@@ -179,7 +179,11 @@ def test_sigint_ends_a_job_that_was_started_ignoring_it(horovodrun_path: str, tm
         launcher = int(script.stdout.readline())
         eventually(lambda: out.exists() and out.read_text().count("ready") == 2, "both ranks run")
         os.kill(launcher, signal.SIGINT)
-        assert script.stdout.read() == "code 130\n", out.read_text()
+        try:
+            assert script.communicate(timeout=DEADLINE_S)[0] == "code 130\n", out.read_text()
+        finally:
+            if script.poll() is None:
+                os.kill(launcher, signal.SIGTERM)
 
 
 def test_what_is_ignored_at_the_start_stays_ignored(horovodrun_path: str, tmp_path: Path) -> None:
