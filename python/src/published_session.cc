@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -12,16 +13,25 @@ namespace hvd::python {
 
 namespace {
 
-// Never destroyed: kernels may still run when static destructors do.
 struct Published {
+  const ForkMark process;
+  const bool is_inherited = false;  // the parent of this process had a session
   std::mutex mutex;
-  std::shared_ptr<Session> session;
-  std::optional<ForkMark> owner;  // empty until the first session
+  std::shared_ptr<Session> session{};
+  bool had_session = false;
 };
 
+// Never destroyed: kernels may still run when static destructors do. A forked child has one of its own, because a
+// thread of its parent's may have held the mutex.
 Published& published() {
-  static auto* instance = new Published;
-  return *instance;
+  static std::atomic<Published*> current{new Published};
+  Published* known = current.load();
+  while (!known->process.same_process()) {
+    auto* const own = new Published{.process = {}, .is_inherited = known->had_session || known->is_inherited};
+    if (current.compare_exchange_strong(known, own)) return *own;
+    delete own;
+  }
+  return *known;
 }
 
 constinit PublishedNumbers numbers_of_process;
@@ -44,10 +54,10 @@ const PublishedNumbers& published_numbers() { return numbers_of_process; }
 Result<std::shared_ptr<Session>> published_session() {
   Published& slot = published();
   std::lock_guard lock(slot.mutex);
-  if (!slot.owner) return Status::precondition("Horovod has not been initialized; use hvd.init().");
-  if (slot.session == nullptr) return Status::aborted("Horovod has been shut down; use hvd.init() to start it again");
-  if (!slot.owner->same_process()) return Status::aborted("a forked process cannot use the session of its parent");
-  return slot.session;
+  if (slot.session != nullptr) return slot.session;
+  if (slot.had_session) return Status::aborted("Horovod has been shut down; use hvd.init() to start it again");
+  if (slot.is_inherited) return Status::aborted("a forked process cannot use the session of its parent");
+  return Status::precondition("Horovod has not been initialized; use hvd.init().");
 }
 
 void publish_session(std::shared_ptr<Session> session, const std::optional<JobTopology>& numbers) {
@@ -57,7 +67,7 @@ void publish_session(std::shared_ptr<Session> session, const std::optional<JobTo
   {
     std::lock_guard lock(slot.mutex);
     slot.session.swap(session);
-    if (slot.session != nullptr) slot.owner.emplace();
+    slot.had_session = slot.had_session || slot.session != nullptr;
   }
   // What was there before goes outside the lock.
 }
