@@ -1,5 +1,4 @@
 #include "launcher/streams/output_router.h"
-#include "runtime/base/failpoint.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,6 +6,9 @@
 
 #include <cerrno>
 #include <filesystem>
+
+#include "runtime/base/failpoint.h"
+#include "runtime/base/output_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -31,12 +33,6 @@ Status refuse_link(const std::string& name, int error) {
   return Status::from_errno("cannot open " + name, error);
 }
 
-Status check_owner(const struct stat& info, const std::string& name) {
-  if (info.st_uid == ::geteuid()) return Status::ok();
-  return Status::precondition(name + " belongs to user " + std::to_string(info.st_uid) + ", not to you (" +
-                              std::to_string(::geteuid()) + ")");
-}
-
 // Who owns the directory, or the link that stands for it, decides what is in it.
 Status check_place(const std::string& directory) {
   struct stat info = {};
@@ -55,23 +51,8 @@ Result<Fd> open_folder(const std::string& name) {
   return folder;
 }
 
-// O_NONBLOCK: a FIFO without a reader is an error, not a wait.
-Result<Fd> open_to_add(const Fd& folder, const char* base, const std::string& name, int access = O_WRONLY) {
-  Fd file(::openat(folder.get(), base, access | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
-  if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
-  if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
-  struct stat info = {};
-  if (::fstat(file.get(), &info) != 0) return Status::from_errno("cannot look at " + name, errno);
-  if (!S_ISREG(info.st_mode) || info.st_nlink != 1) {
-    return Status::precondition(name + " is not a plain file with one name");
-  }
-  HVD_RETURN_IF_ERROR(check_owner(info, name));
-  return file;
-}
-
-// Not emptied before it is known whose it is.
 Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
-  HVD_ASSIGN_OR_RETURN(Fd file, open_to_add(folder, base, name));
+  HVD_ASSIGN_OR_RETURN(Fd file, open_own_file(folder, base, name, O_WRONLY | O_APPEND));
   if (::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
   return file;
 }
@@ -108,7 +89,7 @@ Result<OutputFile> open_events_file(const std::string& path) {
     HVD_RETURN_IF_ERROR(check_place(directory));
     const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return Status::from_errno("cannot open the directory " + directory, errno);
-    HVD_ASSIGN_OR_RETURN(file.fd, open_to_add(folder, full.filename().c_str(), path, O_RDWR));
+    HVD_ASSIGN_OR_RETURN(file.fd, open_own_file(folder, full.filename().c_str(), path, O_RDWR | O_APPEND));
     return Status::ok();
   }();
   if (!status.is_ok()) return status.annotate("--events");
