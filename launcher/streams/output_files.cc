@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/output_file.h"
@@ -33,8 +35,35 @@ Status refuse_link(const std::string& name, int error) {
   return Status::from_errno("cannot open " + name, error);
 }
 
+// Another user's link on the way, or behind one of ours, leads wherever he likes: to what is ours, too. What is not
+// there will be made.
+Status check_links(const std::string& directory) {
+  namespace fs = std::filesystem;
+  constexpr int kMost = 40;  // as the kernel has it, which then says ELOOP
+  fs::path rest = directory;
+  fs::path done;
+  for (int links = 0; !rest.empty() && links < kMost;) {
+    const fs::path next = done / *rest.begin();
+    fs::path after;
+    for (auto part = std::next(rest.begin()); part != rest.end(); ++part) after /= *part;
+    struct stat info = {};
+    if (::lstat(next.c_str(), &info) != 0) return Status::ok();
+    if (!S_ISLNK(info.st_mode)) {
+      done = next;
+      rest = std::move(after);
+      continue;
+    }
+    if (info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, "the link " + next.string()));
+    std::error_code error;
+    rest = fs::read_symlink(next, error) / after;
+    ++links;
+  }
+  return Status::ok();
+}
+
 // Who owns the directory, or the link that stands for it, decides what is in it.
 Status check_place(const std::string& directory) {
+  HVD_RETURN_IF_ERROR(check_links(directory));
   struct stat info = {};
   for (const auto look : {&::lstat, &::stat}) {
     if (look(directory.c_str(), &info) == 0 && info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, directory));
