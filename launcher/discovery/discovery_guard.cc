@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 #include "launcher/discovery/discovery_runner.h"
@@ -39,7 +41,10 @@ void guard_script_main(int argc, char** argv) {
   if (::getppid() != std::atoi(argv[2])) _exit(125);  // the launcher died before the line above
   HVD_FAILPOINT("discovery.guard");
   const pid_t script = ::fork();
-  if (script < 0) _exit(126);
+  if (script < 0) {
+    std::fprintf(stderr, "horovodrun: %s\n", cannot_start("the script", errno).message().c_str());
+    _exit(126);
+  }
   if (script == 0) {
     ::setpgid(0, 0);
     sigprocmask(SIG_UNBLOCK, &news, nullptr);
