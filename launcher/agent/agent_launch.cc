@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -14,9 +15,14 @@
 namespace hvd::launcher {
 namespace {
 
-bool is_usable_directory(const std::string& path) {
+// Why ranks cannot start there; "" when they can.
+std::string problem_of(const std::string& directory) {
   struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+  const bool is_found = ::stat(directory.c_str(), &info) == 0;
+  if (is_found && S_ISDIR(info.st_mode) && ::access(directory.c_str(), X_OK) == 0) return "";
+  const bool is_missing = is_found ? !S_ISDIR(info.st_mode) : errno == ENOENT || errno == ENOTDIR;
+  if (is_missing) return "there is no directory " + directory + " there";
+  return Status::from_errno("cannot enter the directory " + directory + " there", errno).message();
 }
 
 // "local rank 0: cpus 0-3, GPU 0; local rank 1: ..."
@@ -57,12 +63,12 @@ Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
   relay_.keep(message);
   std::error_code ignored;
-  if (!is_usable_directory(message.cwd)) {
-    if (message.needs_cwd) return Status::precondition("--wdir: there is no directory " + message.cwd + " there");
+  if (const std::string problem = problem_of(message.cwd); !problem.empty()) {
+    if (message.needs_cwd) return Status::precondition("--wdir: " + problem);
     const std::string here = std::filesystem::current_path(ignored).string();
-    send(FrameType::kNotice, TextMessage{(message.cwd.empty() ? "horovodrun's own directory has been removed"
-                                                              : "there is no directory " + message.cwd + " there") +
-                                         "; ranks start in " + (here.empty() ? "it" : here)});
+    send(FrameType::kNotice,
+         TextMessage{(message.cwd.empty() ? "horovodrun's own directory has been removed" : problem) +
+                     "; ranks start in " + (here.empty() ? "it" : here)});
     message.cwd.clear();
   }
   facts_ = facts_of_this_host();

@@ -12,6 +12,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/sweeper.h"
+#include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/base/failpoint.h"
@@ -87,7 +88,7 @@ int agent_main(int argc, char** argv) {
   const int guard_pid = ::getpid();
   const pid_t agent_pid = ::fork();
   if (agent_pid < 0) {
-    std::perror("horovodrun: cannot start the agent: fork");
+    std::fprintf(stderr, "horovodrun: %s\n", cannot_start("the agent", errno).message().c_str());
     return 1;
   }
   if (agent_pid == 0) return run_agent(argv[2], guard_pid);

@@ -25,9 +25,7 @@ void reset_signals(std::uint64_t ignored) {
     fresh.sa_handler = signal < 64 && is_in(ignored, signal) ? SIG_IGN : SIG_DFL;
     sigaction(signal, &fresh, nullptr);  // fails for KILL and STOP: fine
   }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  unblock_signals();
 }
 
 void bind_to(const char* list) {

@@ -1,6 +1,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "launcher/cli/job_flags.h"
 #include "launcher/plan/job_plan.h"
@@ -69,12 +70,10 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
     config.flags.insert(config.flags.end(), flag.values.begin(), flag.values.end());
   }
   HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));
-  config.python = command;
-  if (command.empty()) {
-    config.python = {values.has("container") ? "python3" : python_beside(program_directory(), env)};
-    if (config.python.front().empty()) return Status::invalid_argument("--check: there is no Python in PATH");
-  }
-  config.python.insert(config.python.end(), {"-m", "horovod"});
+  std::string python = values.has("container") ? "python3" : python_beside(program_directory(), env);
+  if (!command.empty()) python = command[0];
+  if (python.empty()) return Status::invalid_argument("--check: there is no Python in PATH");
+  config.python = report_command(std::move(python));
   return config;
 }
 

@@ -302,7 +302,7 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     return usage_error(Status::invalid_argument(
         "--" + std::string(asks) + " lets no host call in, and calls none: " + stray + " would do nothing"));
   }
-  if (values.is_true("report")) return ReportConfig{{python_beside(program_directory(), env), "-m", "horovod"}};
+  if (values.is_true("report")) return ReportConfig{report_command(python_beside(program_directory(), env))};
   if (values.is_true("check")) {
     Result<CheckConfig> config = make_check_config(values, line.value().given, line.value().command, env);
     if (!config.is_ok()) return usage_error(config.status());

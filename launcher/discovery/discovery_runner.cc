@@ -35,7 +35,12 @@ void DiscoveryRunner::stop() {
   stopped_ = true;
   next_.stop();
   limit_.stop();
-  if (child_) child_->kill_group(SIGKILL);
+  end_script();
+}
+
+// Its guard ends it, and what it has started.
+void DiscoveryRunner::end_script() {
+  if (child_) child_->kill(SIGTERM);
 }
 
 void DiscoveryRunner::run_script() {
@@ -71,7 +76,7 @@ Status DiscoveryRunner::spawn() {
 
 // What it has left behind may hold its stdout for as long as it likes.
 void DiscoveryRunner::limit_reached() {
-  if (child_) child_->kill_group(SIGKILL);
+  end_script();
   if (!status_) return;
   reader_->close();
   ended();

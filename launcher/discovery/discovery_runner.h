@@ -52,6 +52,7 @@ class DiscoveryRunner {
   void look();
   void run_script();
   Status spawn();
+  void end_script();
   void limit_reached();
   void maybe_ended();
   void ended();
@@ -78,8 +79,9 @@ class DiscoveryRunner {
 
 inline constexpr const char* kGuardScriptFlag = "--guard-script";
 
-// `horovodrun --guard-script <launcher pid> <script>`: runs the script in a shell and ends as that does. When the
-// launcher has died, however that was, it kills the script and what that has started, and itself.
+// `horovodrun --guard-script <launcher pid> <script>`: runs the script in a shell and ends as that does, after what it
+// has left in the background. At SIGTERM, which it also gets when the launcher has died, however that was, it kills the
+// script and what that has started, and itself.
 [[noreturn]] void guard_script_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

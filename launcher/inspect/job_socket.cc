@@ -12,17 +12,18 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/letters.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t kMaxWord = 64;
+constexpr std::size_t kMaxAnswer = std::size_t{64} << 20;
 constexpr Millis kPauseAfterFailure{100};
 
 // An abstract name: nothing is left behind, and nothing of another user can be in its place, for that one is seen.
@@ -51,21 +52,29 @@ int fail(const std::string& word, const std::string& text) {
   return 1;
 }
 
-// What comes until the other end closes goes to stdout, but for its first letter, which is returned as a number;
-// nothing when nothing comes, or it takes too long.
-std::optional<int> copy_to_stdout(int fd, Deadline deadline) {
+struct Received {
+  std::string text;
+  Status end;  // why it is not all that the other end had
+};
+
+Received read_answer(int fd, Deadline deadline) {
+  Received received;
   std::array<char, 65536> chunk{};
-  for (std::optional<int> code;;) {
+  for (;;) {
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, static_cast<int>(deadline.remaining().count())) != 1) return std::nullopt;
-    const ssize_t size = ::read(fd, chunk.data(), chunk.size());
-    if (size <= 0) return size == 0 ? code : std::nullopt;
-    std::string_view text(chunk.data(), static_cast<std::size_t>(size));
-    if (!code) {
-      code = text.front() == '0' ? 0 : 1;
-      text.remove_prefix(1);
+    const bool is_in_time = ::poll(&ready, 1, static_cast<int>(deadline.remaining().count())) == 1;
+    const ssize_t size = is_in_time ? ::read(fd, chunk.data(), chunk.size()) : -1;
+    if (size == 0 && !received.text.empty()) return received;
+    if (size <= 0) {
+      received.end = Status::timeout("does not answer");
+      return received;
     }
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    received.text.append(chunk.data(), static_cast<std::size_t>(size));
+    if (received.text.size() <= kMaxAnswer) continue;
+    received.text.resize(kMaxAnswer);
+    received.end = Status::invalid_argument("answers with more than " + std::to_string(kMaxAnswer >> 20) +
+                                            " MiB, of which the rest is left out");
+    return received;
   }
 }
 
@@ -185,8 +194,16 @@ int ask_job(int job, const std::string& word) {
   }
   const std::string line = word + "\n";
   const bool is_asked = ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
-  const auto code = is_asked ? copy_to_stdout(fd.get(), Deadline::after(JobSocket::kDeadline)) : std::nullopt;
-  return code ? *code : fail(word, "process " + std::to_string(job) + " does not answer");
+  if (!is_asked) return fail(word, "process " + std::to_string(job) + " does not answer");
+  const Received answer = read_answer(fd.get(), Deadline::after(JobSocket::kDeadline));
+  std::string_view text = answer.text;
+  const bool is_complete = text.starts_with('0');
+  text.remove_prefix(std::min<std::size_t>(text.size(), 1));
+  // The terminal takes commands from our own user alone.
+  const std::string shown = peer.uid == ::geteuid() ? std::string(text) : without_controls(text, "\n\t");
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  if (!answer.end.is_ok()) return fail(word, "process " + std::to_string(job) + " " + answer.end.message());
+  return is_complete ? 0 : 1;
 }
 
 }  // namespace hvd::launcher

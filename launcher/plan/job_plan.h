@@ -42,6 +42,8 @@ std::string program_directory();
 // Where scripts run that name no interpreter: `python` in that directory (that of horovodrun inside a virtual
 // environment), else the first `python` or `python3` of PATH; "" without one.
 std::string python_beside(const std::string& program_directory, const config::EnvReader& env);
+// As `python -m horovod`, and what follows is asked of it; but nothing that lies in the current directory is imported.
+std::vector<std::string> report_command(std::string python);
 
 // `horovodrun -np 2 train.py`: a command that is a Python file of this host, but nothing that could be executed, gets
 // Python in front of it, in a container its `python3`, and a notice that says so. Looks at files; changes nothing else.

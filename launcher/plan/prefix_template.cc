@@ -4,23 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "runtime/base/letters.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
-namespace {
-
-// A prefix that ends lines, or moves the cursor, would tear those of others. In UTF-8, U+0080 to U+009F do so, too.
-bool has_control(std::string_view text) {
-  unsigned char before = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == 0x7f || (before == 0xc2 && byte >= 0x80 && byte < 0xa0)) return true;
-    before = byte;
-  }
-  return false;
-}
-
-}  // namespace
 
 Result<PrefixTemplate::Field> PrefixTemplate::field_of(std::string_view name) {
   constexpr auto kNames = std::to_array<std::pair<std::string_view, Field>>({{"rank", Field::kRank},
@@ -38,7 +25,8 @@ Result<PrefixTemplate::Field> PrefixTemplate::field_of(std::string_view name) {
 }
 
 Result<PrefixTemplate> PrefixTemplate::parse(std::string_view text) {
-  if (has_control(text) || text.size() > kMaxLength) {
+  // A prefix that ends lines, or moves the cursor, would tear those of others.
+  if (has_controls(text) || text.size() > kMaxLength) {
     return Status::invalid_argument(config::quoted(text.substr(0, kMaxLength)) + ": expected at most " +
                                     std::to_string(kMaxLength) + " bytes, and no control characters");
   }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace hvd::launcher {
 
@@ -35,6 +36,15 @@ std::string python_beside(const std::string& program_directory, const config::En
   if (is_program(program_directory + "/python")) return program_directory + "/python";
   const std::string python = found_in_path("python", env);
   return python.empty() ? found_in_path("python3", env) : python;
+}
+
+// `-m` would put the current directory before all others: a file of the name of a module that this imports would run in
+// its stead. What is missing is said as by `-m`, in one line that names the Python.
+std::vector<std::string> report_command(std::string python) {
+  return {std::move(python), "-c",
+          "import sys; sys.path[:] = [p for p in sys.path if p]; import importlib.util, runpy; "
+          "importlib.util.find_spec('horovod') or sys.exit(sys.executable + ': No module named horovod'); "
+          "runpy.run_module('horovod', run_name='__main__', alter_sys=True)"};
 }
 
 std::string found_in_path(const std::string& name, const config::EnvReader& env) {

@@ -2,7 +2,9 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
@@ -37,6 +39,15 @@ std::string describe(const ExitStatus& status) {
   return "was killed by signal " + std::to_string(status.signal) + " (" + signal_name(status.signal) + ")";
 }
 
+Status cannot_start(const std::string& file, int error) {
+  const Status status = Status::from_errno("cannot start " + file, error);
+  rlimit limit = {};
+  if (error != EAGAIN || ::getrlimit(RLIMIT_NPROC, &limit) != 0) return status;
+  const std::string most = limit.rlim_cur == RLIM_INFINITY ? "any number" : std::to_string(limit.rlim_cur);
+  return Status::internal(status.message() + " (no more processes or threads: `ulimit -u` lets this user have " + most +
+                          ", a container or service may have fewer)");
+}
+
 Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& options,
                                             std::function<void(ExitStatus)> on_exit) {
   HVD_FAILPOINT_RETURN("child.spawn");
@@ -63,7 +74,7 @@ Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& 
     rc = uv_spawn(loop.get(), handle, &raw);
     return 0;
   });
-  if (rc != 0) return Status::from_errno("cannot start " + options.file, -rc);
+  if (rc != 0) return cannot_start(options.file, -rc);
   child->pid_ = uv_process_get_pid(child->handle_.get());
   child->running_ = true;
   return child;

@@ -32,6 +32,9 @@ std::string describe(const ExitStatus& status);
 // "SIGTERM", or "signal 99" for one without a name.
 std::string signal_name(int signal);
 
+// "cannot start <what>: <error>", and what limits the number of processes where that is why.
+Status cannot_start(const std::string& what, int error);
+
 struct ChildOptions {
   std::string file;                             // searched on PATH unless it has a slash
   std::vector<std::string> argv;                // with argv[0]

@@ -44,6 +44,10 @@ void fill_standard_descriptors();
 // another's an error of read(), and not our death or stop.
 void ignore_io_signals();
 
+// Whoever started this program may have blocked signals, for a moment or in one of its threads, and we have that from
+// it: Ctrl-C would do nothing, and no exit of a child would be told.
+void unblock_signals();
+
 // The signals that whoever started this program has it ignore, as bits (1 << number): nohup's SIGHUP, say. They are to
 // stay ignored, in the launcher and for ranks. Not SIGCHLD, without which no exit of a child could be told, and not
 // SIGINT and SIGTERM, which end a job whatever it was started with: a shell's script has what it starts with "&" ignore

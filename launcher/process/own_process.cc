@@ -45,6 +45,12 @@ void ignore_io_signals() {
   for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN}) sigaction(signal, &ignore, nullptr);
 }
 
+void unblock_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 std::uint64_t ignored_signals() {
   std::uint64_t signals = 0;
   for (int signal = 1; signal < NSIG && signal < 64; ++signal) {

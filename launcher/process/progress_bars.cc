@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/base/letters.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -15,28 +17,6 @@ std::size_t after_escape(std::string_view text, std::size_t at) {
   do ++at;
   while (at < text.size() && (text[at] < '@' || text[at] > '~'));
   return std::min(at + 1, text.size());
-}
-
-struct Letter {
-  char32_t code;
-  std::size_t size;  // in bytes
-};
-
-constexpr char32_t kNoLetter = 0xfffd;
-
-// The one that begins at `at`; a byte that begins none in UTF-8 is kNoLetter.
-Letter letter_at(std::string_view text, std::size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x80) return {.code = first, .size = 1};
-  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() - at < size) return {.code = kNoLetter, .size = 1};
-  char32_t code = first & (0x7fU >> size);
-  for (const char next : text.substr(at + 1, size - 1)) {
-    const auto byte = static_cast<unsigned char>(next);
-    if ((byte & 0xc0) != 0x80) return {.code = kNoLetter, .size = 1};
-    code = code << 6 | (byte & 0x3f);
-  }
-  return {.code = code, .size = size};
 }
 
 // Columns that terminals give it, by Unicode's blocks: our locale need not be theirs, so wcwidth() does not know.
@@ -84,15 +64,11 @@ Shown shown_part(std::string_view text, std::size_t columns) {
     const Letter letter = letter_at(text, at);
     const std::string_view bytes = text.substr(at, letter.size);
     at += letter.size;
-    if (letter.code >= 0x80 && letter.code < 0xa0) continue;  // the controls of ISO 6429
+    if (letter.is_control() && letter.size > 1) continue;  // of ISO 6429
     const std::size_t width = columns_of(letter.code);
     if (shown.columns + width > columns) break;
     shown.columns += width;
-    if (letter.code < 0x20 || letter.code == 0x7f) {
-      shown.text += ' ';
-    } else {
-      shown.text += letter.code == kNoLetter && letter.size == 1 ? "?" : bytes;
-    }
+    shown.text += letter.is_stray_byte() ? "?" : letter.is_control() ? " " : bytes;
   }
   return shown;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/base/letters.h"
+
 namespace hvd::launcher {
 
 void TailBuffer::add(ByteSpan chunk) {
@@ -22,10 +24,7 @@ std::vector<std::string> TailBuffer::last_lines(std::size_t max_lines) const {
   std::vector<std::string> lines;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find_first_of("\r\n"), rest.size());
-    std::string line(rest.substr(0, end));
-    for (char& c : line) {
-      if (static_cast<unsigned char>(c) < 0x20 && c != '\t') c = '?';
-    }
+    std::string line = without_controls(rest.substr(0, end), "\t");
     if (!line.empty()) lines.push_back(std::move(line));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

@@ -1,5 +1,4 @@
 #include "launcher/streams/output_router.h"
-#include "runtime/base/failpoint.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,6 +6,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "runtime/base/failpoint.h"
+#include "runtime/base/output_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -31,14 +35,35 @@ Status refuse_link(const std::string& name, int error) {
   return Status::from_errno("cannot open " + name, error);
 }
 
-Status check_owner(const struct stat& info, const std::string& name) {
-  if (info.st_uid == ::geteuid()) return Status::ok();
-  return Status::precondition(name + " belongs to user " + std::to_string(info.st_uid) + ", not to you (" +
-                              std::to_string(::geteuid()) + ")");
+// Another user's link on the way, or behind one of ours, leads wherever he likes: to what is ours, too. What is not
+// there will be made.
+Status check_links(const std::string& directory) {
+  namespace fs = std::filesystem;
+  constexpr int kMost = 40;  // as the kernel has it, which then says ELOOP
+  fs::path rest = directory;
+  fs::path done;
+  for (int links = 0; !rest.empty() && links < kMost;) {
+    const fs::path next = done / *rest.begin();
+    fs::path after;
+    for (auto part = std::next(rest.begin()); part != rest.end(); ++part) after /= *part;
+    struct stat info = {};
+    if (::lstat(next.c_str(), &info) != 0) return Status::ok();
+    if (!S_ISLNK(info.st_mode)) {
+      done = next;
+      rest = std::move(after);
+      continue;
+    }
+    if (info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, "the link " + next.string()));
+    std::error_code error;
+    rest = fs::read_symlink(next, error) / after;
+    ++links;
+  }
+  return Status::ok();
 }
 
 // Who owns the directory, or the link that stands for it, decides what is in it.
 Status check_place(const std::string& directory) {
+  HVD_RETURN_IF_ERROR(check_links(directory));
   struct stat info = {};
   for (const auto look : {&::lstat, &::stat}) {
     if (look(directory.c_str(), &info) == 0 && info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, directory));
@@ -55,23 +80,8 @@ Result<Fd> open_folder(const std::string& name) {
   return folder;
 }
 
-// O_NONBLOCK: a FIFO without a reader is an error, not a wait.
-Result<Fd> open_to_add(const Fd& folder, const char* base, const std::string& name, int access = O_WRONLY) {
-  Fd file(::openat(folder.get(), base, access | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
-  if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
-  if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
-  struct stat info = {};
-  if (::fstat(file.get(), &info) != 0) return Status::from_errno("cannot look at " + name, errno);
-  if (!S_ISREG(info.st_mode) || info.st_nlink != 1) {
-    return Status::precondition(name + " is not a plain file with one name");
-  }
-  HVD_RETURN_IF_ERROR(check_owner(info, name));
-  return file;
-}
-
-// Not emptied before it is known whose it is.
 Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
-  HVD_ASSIGN_OR_RETURN(Fd file, open_to_add(folder, base, name));
+  HVD_ASSIGN_OR_RETURN(Fd file, open_own_file(folder, base, name, O_WRONLY | O_APPEND));
   if (::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
   return file;
 }
@@ -108,7 +118,7 @@ Result<OutputFile> open_events_file(const std::string& path) {
     HVD_RETURN_IF_ERROR(check_place(directory));
     const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return Status::from_errno("cannot open the directory " + directory, errno);
-    HVD_ASSIGN_OR_RETURN(file.fd, open_to_add(folder, full.filename().c_str(), path, O_RDWR));
+    HVD_ASSIGN_OR_RETURN(file.fd, open_own_file(folder, full.filename().c_str(), path, O_RDWR | O_APPEND));
     return Status::ok();
   }();
   if (!status.is_ok()) return status.annotate("--events");

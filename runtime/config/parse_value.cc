@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "runtime/base/letters.h"
+
 namespace hvd::config {
 
 namespace {
@@ -71,15 +73,20 @@ std::string to_lower(std::string_view text) {
 std::string quoted(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += {'\\', 'x', kHex[byte >> 4U], kHex[byte & 15U]};
-    } else {
-      out += c;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Letter letter = letter_at(text, at);
+    if (at + letter.size > kMaxQuoted) break;
+    for (const char c : text.substr(at, letter.size)) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (letter.is_control())
+        out += {'\\', 'x', kHex[byte >> 4U], kHex[byte & 15U]};
+      else
+        out += c;
     }
+    at += letter.size;
   }
-  if (text.size() > kMaxQuoted) out += "...";
+  if (at < text.size()) out += "...";
   return out + "'";
 }
 

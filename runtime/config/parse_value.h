@@ -29,7 +29,7 @@ Result<std::vector<int>> parse_cores(std::string_view text);
 
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
-// The text in quotes for an error message: control bytes escaped, cut after 80 characters.
+// The text in quotes for an error message: controls escaped (Letter), cut after 80 bytes.
 std::string quoted(std::string_view text);
 
 }  // namespace hvd::config

@@ -1,14 +1,12 @@
 #include "runtime/engine/autotuning.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
 #include <iomanip>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/output_file.h"
 
 namespace hvd::engine {
 
@@ -68,12 +66,14 @@ Autotuning::Autotuning(const AutotuningOptions& options, Apply apply)
           "set, or HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES is 0");
 }
 
-// Does not wait for whoever may read a pipe of that name.
 void Autotuning::open_log() {
-  log_ = Fd(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (log_.valid()) return write(std::string(kHeader) + '\n');
-  const Status failed = Status::from_errno("HOROVOD_AUTOTUNE_LOG: cannot write " + log_path_, errno);
-  HVD_LOG(kError, failed.message(), "; there is no log");
+  Result<Fd> opened = open_emptied(log_path_);
+  if (!opened.is_ok()) {
+    HVD_LOG(kError, "HOROVOD_AUTOTUNE_LOG: ", opened.status().message(), "; there is no log");
+    return;
+  }
+  log_ = std::move(opened).value();
+  write(std::string(kHeader) + '\n');
 }
 
 void Autotuning::write(const std::string& text) {

@@ -1,6 +1,5 @@
 #include "runtime/recorder/timeline.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
+#include "runtime/base/output_file.h"
 #include "runtime/base/thread.h"
 
 namespace hvd::recorder {
@@ -22,9 +22,9 @@ constexpr const char* kJoin = "join.noname";
 class TraceFile {
  public:
   static Result<TraceFile> create(const std::string& name) {
-    Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-    if (!fd.valid()) return Status::from_errno("cannot write a timeline to '" + name + "'", errno);
-    return TraceFile(std::move(fd));
+    Result<Fd> fd = open_emptied(name);
+    if (!fd.is_ok()) return fd.status().annotate("cannot write a timeline");
+    return TraceFile(std::move(fd).value());
   }
 
   Status append(const std::string& objects) {

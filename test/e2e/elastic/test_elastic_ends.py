@@ -74,6 +74,18 @@ def test_a_discovery_script_does_not_outlive_a_killed_launcher(start_elastic: St
     job.wait_all_gone()
 
 
+def test_what_a_discovery_script_leaves_in_the_background_ends_with_it(
+    start_elastic: StartElastic, tmp_path: Path
+) -> None:
+    # Whose second run hangs, and ends with the job.
+    again = f"touch {tmp_path}/again; sleep 1001 & exec sleep 1002"
+    script = f"sleep 1000 >&- & mkdir {tmp_path}/first 2>&- || {{ {again}; }}; echo localhost:1"
+    wait = f"until test -e {tmp_path}/again; do sleep 0.02; done"
+    job = start_elastic("-np", "1", "--host-discovery-script", script, command=("sh", "-c", wait))
+    assert job.wait() == 0, job
+    job.wait_all_gone()
+
+
 def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Path) -> None:
     worker = (sys.executable, str(Path(__file__).parent / "hanging_worker.py"), str(tmp_path / "has_hung"))
     # Longer than a rank may be kept from running on a busy machine.

@@ -298,6 +298,23 @@ def test_output_files_are_the_users_own(start_job: StartJob, tmp_path: Path) -> 
     assert precious.read_text() == "keep"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a link that is another user's")
+def test_output_files_are_behind_no_link_of_another_user(start_job: StartJob, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name, target in {"own": tmp_path / "mine", "planted": tmp_path / "mine", "through": tmp_path / "planted"}.items():
+        (tmp_path / name).symlink_to(target)
+    os.chown(tmp_path / "planted", 12345, -1, follow_symlinks=False)
+    for flag, name in (("--output-filename", "sub"), ("--log-dir", "sub/sub"), ("--events", "file")):
+        for link in ("planted", "through"):
+            job = start_job("-np", "1", flag, str(tmp_path / link / name), "echo", "x")
+            assert job.wait() == 1
+            assert f"{flag}: the link {tmp_path}/planted belongs to user 12345, not to you (0)" in job.err
+    assert list((tmp_path / "mine").iterdir()) == []
+    job = start_job("-np", "1", "--output-filename", str(tmp_path / "own" / "sub"), "echo", "x")
+    assert job.wait() == 0, job
+    assert (tmp_path / "mine/sub/rank.0/stdout").read_text() == "[0]<stdout>:x\n"
+
+
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_every_rank_is_started_once(start_job: StartJob, np: int) -> None:
     job: RunningJob = start_job("-np", str(np), "sh", "-c", "echo $HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE")

@@ -61,6 +61,20 @@ def test_a_reader_that_does_not_read_does_not_hold_up_a_signal(start_job: StartJ
     os.close(read_end)
 
 
+def test_signals_that_were_blocked_for_the_launcher_end_the_job(start_job: StartJob) -> None:
+    blocked = {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        jobs = [start_job("-np", "1", "sh", "-c", "echo runs; exec sleep 1000") for _ in range(2)]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for job, number in zip(jobs, (signal.SIGINT, signal.SIGTERM), strict=True):
+        job.wait_for("runs")
+        job.signal(number)
+        assert job.wait() == 128 + number
+        job.wait_all_gone()
+
+
 def test_a_third_signal_leaves_at_once(start_job: StartJob) -> None:
     def seconds() -> float:
         job, read_end = held_job(start_job, "sh", "-c", "trap '' INT; yes")

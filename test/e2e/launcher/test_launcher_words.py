@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from launcher_job import StartJob
 
+from jobs import DEADLINE_S
+
 PYTHON = sys.executable
 SHOW = "import os; print(*(os.environ.get(n) for n in ('OMP_NUM_THREADS', 'PYTHONFAULTHANDLER')))"
 
@@ -178,6 +180,22 @@ def test_ranks_get_the_environment_or_only_what_is_named(start_job: StartJob, fa
     assert job.wait() == 0, job
     for rank in (0, 1):
         assert [json.loads(line) for line in job.lines(f"[{rank}]<stdout>:")] == [[{"hvd.dot": given["hvd.dot"]}, True]]
+
+
+def test_a_directory_that_may_not_be_entered_is_told_from_one_that_is_not_there(
+    horovodrun_path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "closed" / "in").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0)
+    powerless = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if powerless and subprocess.run([*powerless, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("there is no setpriv, and root may enter any directory")
+    for folder in (tmp_path / "closed", tmp_path / "closed" / "in"):
+        command = [*powerless, horovodrun_path, "-np", "1", "--wdir", str(folder), "true"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        assert done.returncode == 1
+        assert f"--wdir: cannot enter the directory {folder} there: Permission denied" in done.stderr
+    (tmp_path / "closed").chmod(0o700)
 
 
 def test_tls_that_is_chosen_for_ranks_is_the_rendezvous_too(start_job: StartJob) -> None:

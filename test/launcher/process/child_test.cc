@@ -1,6 +1,8 @@
 #include "launcher/process/child.h"
 
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -97,4 +99,28 @@ TEST_CASE("Child::spawn names the program that is not there", "[process]") {
   const auto child = Child::spawn(loop, {.file = "no-such-program", .argv = {"x"}, .env = {}, .cwd = {}}, {});
   REQUIRE_FALSE(child.is_ok());
   CHECK(child.status().message().find("no-such-program: No such file or directory") != std::string::npos);
+}
+
+TEST_CASE("Where no more processes may be, the message says what limits them", "[process]") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+    ::setrlimit(RLIMIT_NPROC, &none);
+    if (::geteuid() == 0) [[maybe_unused]]
+      const int rc = ::setuid(65534);  // root has no such limit
+    MainLoop loop;
+    ChildOptions options;
+    options.file = "true";
+    options.argv = {"true"};
+    const Status status = Child::spawn(loop, options, nullptr).status();
+    const bool is_said = status.message().starts_with(
+        "cannot start true: Resource temporarily unavailable (no more processes or threads: `ulimit -u` lets this "
+        "user have 0,");
+    ::_exit(is_said ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

@@ -27,4 +27,9 @@ TEST_CASE("TailBuffer makes control characters harmless", "[unit][process]") {
   TailBuffer tail;
   tail.add(as_bytes("a\x1b[2Jb\tc"));
   CHECK(tail.last_lines(1) == std::vector<std::string>{"a?[2Jb\tc"});
+  tail.add(
+      as_bytes("\nfür 你好 \xc2\x9b"
+               "2J\x9b"
+               "2J\x7f"));
+  CHECK(tail.last_lines(1) == std::vector<std::string>{"für 你好 ?2J?2J?"});
 }

@@ -100,6 +100,12 @@ TEST_CASE("parse_cores reads a comma list of core numbers", "[unit][config]") {
 TEST_CASE("quoted escapes control bytes and cuts long text", "[unit][config]") {
   REQUIRE(quoted("a b") == "'a b'");
   REQUIRE(quoted(std::string_view("a\n\0\x7f", 4)) == "'a\\x0a\\x00\\x7f'");
+  // Those of ISO 6429, as a letter and as a byte; but no other letters of the same bytes.
+  REQUIRE(quoted("\xc2\x9b"
+                 "2J\x9b"
+                 "2J") == "'\\xc2\\x9b2J\\x9b2J'");
+  REQUIRE(quoted("für 你好") == "'für 你好'");
+  REQUIRE(quoted(std::string(79, 'x') + "ü") == "'" + std::string(79, 'x') + "...'");
   REQUIRE(quoted(std::string(81, 'x')) == "'" + std::string(80, 'x') + "...'");
 }
 

@@ -202,7 +202,7 @@ TEST_CASE("What the user has set is not tuned", "[multi][engine]") {
 TEST_CASE("A job whose log of tuning cannot be written says so, and tunes", "[multi][engine]") {
   const CapturedLog log;
   train_with_log("/nowhere/at/all.csv", kStepsOfTwo);
-  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write /nowhere/at/all.csv: No such file or directory") == 1);
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot open /nowhere/at/all.csv: No such file or directory") == 1);
   CHECK(log.count("Autotuning has ended") == 1);
 }
 
@@ -220,7 +220,17 @@ TEST_CASE("Nobody waits for the reader of a pipe that is the log of tuning", "[m
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   train_with_log(pipe, 1);
-  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot write " + pipe) == 1);
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot open " + pipe) == 1);
+}
+
+TEST_CASE("The log of tuning follows no link", "[multi][engine]") {
+  const CapturedLog log;
+  const TempFolder folder;
+  std::ofstream(folder / "there") << "keep";
+  std::filesystem::create_symlink(folder / "there", folder / "link");
+  train_with_log(folder / "link", 1);
+  CHECK(log.count("HOROVOD_AUTOTUNE_LOG: " + folder / "link" + " is a symbolic link") == 1);
+  CHECK(std::filesystem::file_size(folder / "there") == 4);
 }
 
 TEST_CASE("The time of a step in which nothing is moved for long counts whole", "[multi][engine]") {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <thread>
 
 #include "test/support/captured_log.h"
@@ -93,14 +94,18 @@ TEST_CASE("To start a timeline where it is written already changes nothing", "[u
 
 TEST_CASE("A timeline that cannot be written is an error in the log, and the next one may be", "[unit][recorder]") {
   const TempFolder folder;
+  std::ofstream(folder / "there") << "keep";
+  std::filesystem::create_symlink(folder / "there", folder / "link");
   Timeline timeline;
-  const std::vector<std::string> files = {folder / "missing/t.json", folder.path.string(), "/dev/full"};
+  const std::vector<std::string> files = {folder / "missing/t.json", folder.path.string(), "/dev/full",
+                                          folder / "link"};
   for (const std::string& file : files) {
     CapturedLog log;
     timeline.start(file, false);
     CHECK_FALSE(timeline.is_active());
     CHECK(log.text().find("there is no timeline") != std::string::npos);
   }
+  CHECK(std::filesystem::file_size(folder / "there") == 4);
   timeline.start(folder / "a", false);
   run_once(timeline, "x");
   timeline.stop();
