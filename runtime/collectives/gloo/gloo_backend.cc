@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <gloo/allreduce.h>
+#include <gloo/broadcast.h>
 #include <gloo/common/error.h>
 
 #include "runtime/base/failpoint.h"
@@ -116,8 +116,8 @@ Status GlooBackend::Impl::ensure_context() {
 }
 
 std::string gloo_library() {
-  using Allreduce = void (*)(const gloo::AllreduceOptions&);
-  const Allreduce symbol = &gloo::allreduce;
+  using Broadcast = void (*)(gloo::BroadcastOptions&);
+  const Broadcast symbol = &gloo::broadcast;
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(symbol), &info) == 0 || info.dli_fname == nullptr) return "";
   return info.dli_fname;

@@ -19,9 +19,6 @@ struct GlooBackendOptions {
   // Longest wait of one message for its peer. Our transport reports a peer's death by itself, so it only has to be
   // long.
   Millis wait_timeout{std::chrono::hours(24 * 365)};
-  // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
-  enum class Ring { kOurs, kGloo };
-  Ring ring = Ring::kOurs;
   // Adasum: so many ranks in a row share a host and are averaged first. 1: they are not. Divides the size of the set.
   int adasum_local_size = 1;
   // Reductions whose result for an element does not depend on what it is fused with (HOROVOD_DETERMINISTIC). Slower for
