@@ -15,10 +15,6 @@
 namespace hvd::collectives {
 namespace {
 
-std::size_t bytes_of(DataType dtype, std::int64_t count) {
-  return static_cast<std::size_t>(count) * element_size(dtype);
-}
-
 // Gloo hands a message on when all of it is there. In pieces the levels of its tree work at the same time, and the last
 // rank sees the first bytes soon: a rank that sees none for long counts as held up.
 constexpr std::size_t kBroadcastSegment = std::size_t{8} << 20;

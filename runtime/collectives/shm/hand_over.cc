@@ -36,12 +36,6 @@ Deadline earlier(const Deadline& deadline, Millis limit) {
   return Deadline::at(std::min(deadline.when(), SteadyClock::now() + limit));
 }
 
-Nonce random_nonce() {
-  Nonce nonce;
-  crypto::random_bytes(nonce);
-  return nonce;
-}
-
 // The role keeps a proof of one side from being one of the other's.
 crypto::Digest proof(const crypto::Secret& key, std::string_view role, int rank, ByteSpan nonce) {
   ByteWriter who;
@@ -72,7 +66,7 @@ class Leader {
  public:
   Leader(const HandOverSocket& socket, const HandOverOptions& options, std::shared_ptr<ShmSegment> segment, Fd memory)
       : socket_(socket), options_(options), segment_(std::move(segment)), memory_(std::move(memory)) {
-    const Nonce nonce = random_nonce();
+    const Nonce nonce = crypto::random_nonce<Nonce>();
     std::ranges::copy(nonce, segment_->proof(-1).begin());
   }
 
@@ -191,7 +185,7 @@ int own_place(const HandOverOptions& options) {
 
 // A member's memory, once the leader can see it there.
 Result<std::shared_ptr<ShmSegment>> map_of_leader(const HandOverStream& stream, const HandOverOptions& options) {
-  const Nonce nonce = random_nonce();
+  const Nonce nonce = crypto::random_nonce<Nonce>();
   ByteWriter hello;
   hello.put(static_cast<std::uint32_t>(options.rank));
   hello.put_raw(nonce);
