@@ -173,13 +173,11 @@ void die(const std::string& what) {
 std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared) {
   if (name == "stock") return std::make_unique<StockArm>(stock_context("stock", rank, size, shared));
   if (name == "bound") return std::make_unique<BoundArm>(rank, size, shared);
-  if (name == "ours_tcp" || name == "gloo_tcp") {
-    using Ring = collectives::GlooBackendOptions::Ring;
+  if (name == "ours_tcp") {
     const auto factory = [=, &shared] {
       return Result<std::shared_ptr<gloo::Context>>(stock_context(name, rank, size, shared));
     };
-    return std::make_unique<BackendArm>(
-        factory, collectives::GlooBackendOptions{Millis(60000), name == "ours_tcp" ? Ring::kOurs : Ring::kGloo});
+    return std::make_unique<BackendArm>(factory, collectives::GlooBackendOptions{Millis(60000)});
   }
   if (name == "ours" || name == "ours_tls") return std::make_unique<FabricArm>(name, rank, size, shared);
   for (const char* algorithm : {"exchange", "halving", "ring", "chain", "tree"}) {
@@ -187,7 +185,7 @@ std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Share
   }
   if (auto arm = make_shared_arm(name, rank, size, shared)) return arm;
   if (auto arm = make_mpi_arm(name)) return arm;
-  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, gloo_tcp, stock, bound, exchange, halving, ring, " +
+  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, stock, bound, exchange, halving, ring, " +
       "chain, tree, ours_shared, ours_staged, ours_exchanged, in_place, parts, open_mpi, mpich and nothing");
 }
 

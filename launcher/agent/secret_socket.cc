@@ -2,7 +2,6 @@
 
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::launcher {
 namespace {
@@ -29,21 +29,12 @@ std::string random_name() {
 Result<Fd> listen_on(const std::string& name) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+  const AbstractAddress address(name);
+  if (::bind(fd.get(), address.get(), address.size()) != 0) {
     return Status::from_errno("bind of the agent's socket", errno);
   }
   if (::listen(fd.get(), 1024) != 0) return Status::from_errno("listen on the agent's socket", errno);
   return fd;
-}
-
-bool same_uid(int fd) {
-  ucred peer = {};
-  socklen_t size = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
 }  // namespace
@@ -183,7 +174,7 @@ void SecretSocket::accept_some() {
       uv_poll_stop(poll_.get());
       return resume_.start(kAcceptPause);
     }
-    if (!same_uid(fd.get())) continue;
+    if (!is_of_own_user(fd.get())) continue;
     auto client = std::make_unique<Client>(*this, std::move(fd));
     if (client->start()) clients_.push_back(std::move(client));
   }

@@ -120,7 +120,7 @@ Result<std::vector<SlotBinding>> bind_near_gpus(const HostTopology& host, std::s
 }
 
 Status too_few(const std::string& flag, std::size_t count, const std::string& what, std::size_t slots) {
-  return Status::precondition(flag + ": it has " + std::to_string(count) + " " + what + (count == 1 ? "" : "s") +
+  return Status::precondition(flag + ": it has " + count_text(static_cast<std::int64_t>(count), what) +
                               " that this job may use, for " + std::to_string(slots) + " ranks, expected one for each");
 }
 

@@ -196,11 +196,6 @@ void ElasticJob::was_stopped(SteadyClock::duration span) {
   for (auto& [number, agent] : agents_) agent.opens_until += span;
 }
 
-ElasticJob::Slot* ElasticJob::slot_of(Incarnation process) {
-  const auto found = slots_.find(process.slot);
-  return found != slots_.end() && found->second.incarnation == process.number ? &found->second : nullptr;
-}
-
 const ElasticJob::Slot* ElasticJob::slot_of(Incarnation process) const {
   const auto found = slots_.find(process.slot);
   return found != slots_.end() && found->second.incarnation == process.number ? &found->second : nullptr;

@@ -70,11 +70,6 @@ struct ElasticDecision {
 };
 using ElasticDecisions = std::vector<ElasticDecision>;
 
-// "1 slot", "2 slots".
-inline std::string count_text(int count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // Who belongs to an elastic job, and when: hosts and processes come and go, rounds begin and end. Events and the time
 // go in, decisions come out. Pure; owned by ElasticRun, which carries them between it and the world. It does not know
 // how a process is started or what it trains.
@@ -192,7 +187,7 @@ class ElasticJob {
   void notify_if_different(int change, ElasticDecisions& out);
   void drain(int number, TimePoint now);
   static std::optional<TimePoint> must_end_by(const Slot& slot);
-  Slot* slot_of(Incarnation process);
+  Slot* slot_of(Incarnation process) { return const_cast<Slot*>(std::as_const(*this).slot_of(process)); }
   const Slot* slot_of(Incarnation process) const;
   std::string host_of(const Slot& slot) const { return agents_.at(slot.agent).host; }
   bool is_member(int slot) const;

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxListed = 200;  // letters of the host list in a message
 
-std::string count_text(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 Status too_few_slots(const std::vector<HostSpec>& hosts, int needed, std::int64_t slots) {
   std::string list = host_list_text(hosts);
   if (list.size() > kMaxListed) list = list.substr(0, kMaxListed) + "...";

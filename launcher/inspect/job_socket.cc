@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/base/letters.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::launcher {
 namespace {
@@ -26,25 +26,9 @@ constexpr std::size_t kMaxWord = 64;
 constexpr std::size_t kMaxAnswer = std::size_t{64} << 20;
 constexpr Millis kPauseAfterFailure{100};
 
-// An abstract name: nothing is left behind, and nothing of another user can be in its place, for that one is seen.
-struct JobAddress {
-  sockaddr_un address = {};
-  socklen_t size = 0;
-
-  JobAddress(uid_t owner, int job) {
-    const std::string name = "hvd-job-" + std::to_string(owner) + "-" + std::to_string(job);
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), name.size());
-    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
-
-ucred peer_of(int fd) {
-  ucred peer = {.pid = -1, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
-  socklen_t size = sizeof(peer);
-  ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-  return peer;
+// Nothing of another user can be in its place, for that one is seen.
+AbstractAddress address_of(uid_t owner, int job) {
+  return AbstractAddress("hvd-job-" + std::to_string(owner) + "-" + std::to_string(job));
 }
 
 int fail(const std::string& word, const std::string& text) {
@@ -147,9 +131,9 @@ Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer
   HVD_FAILPOINT_RETURN("status.listen");
   std::unique_ptr<JobSocket> self(new JobSocket(loop, std::move(answer)));
   self->listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const JobAddress name(::geteuid(), ::getpid());
+  const AbstractAddress name = address_of(::geteuid(), ::getpid());
   const int fd = self->listener_.get();
-  if (fd < 0 || ::bind(fd, name.get(), name.size) != 0 || ::listen(fd, kMaxClients) != 0) {
+  if (fd < 0 || ::bind(fd, name.get(), name.size()) != 0 || ::listen(fd, kMaxClients) != 0) {
     return Status::from_errno("--stacks and --status cannot ask this job: its socket", errno);
   }
   self->poll_ = std::make_unique<loop::Poll>(loop.get(), fd, [raw = self.get()](bool, bool) { raw->accept_one(); });
@@ -163,8 +147,9 @@ void JobSocket::accept_one() {
     poll_->watch(false, false);
     return pause_.start(kPauseAfterFailure);
   }
-  const uid_t user = peer_of(fd.get()).uid;
-  if ((user != ::geteuid() && user != 0) || clients_.size() >= kMaxClients) return;
+  const Result<ucred> peer = peer_credentials(fd.get());
+  if (!peer.is_ok() || (peer.value().uid != ::geteuid() && peer.value().uid != 0)) return;
+  if (clients_.size() >= kMaxClients) return;
   clients_.push_back(std::make_unique<Client>(*this, ++last_client_, std::move(fd)));
 }
 
@@ -183,14 +168,15 @@ int ask_job(int job, const std::string& word) {
     return fail(word, "there is no process " + std::to_string(job) + " on this host; expected that of a horovodrun");
   }
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const JobAddress name(info.st_uid, job);
-  if (::connect(fd.get(), name.get(), name.size) != 0) {
+  const AbstractAddress name = address_of(info.st_uid, job);
+  if (::connect(fd.get(), name.get(), name.size()) != 0) {
     return fail(word, "process " + std::to_string(job) + " is no horovodrun with a job (" + std::strerror(errno) + ")");
   }
-  const ucred peer = peer_of(fd.get());
-  if (peer.uid != info.st_uid || peer.pid != job) {
-    return fail(
-        word, "the socket of job " + std::to_string(job) + " belongs to another process, " + std::to_string(peer.pid));
+  const Result<ucred> peer = peer_credentials(fd.get());
+  if (!peer.is_ok()) return fail(word, "the socket of job " + std::to_string(job) + ": " + peer.status().message());
+  if (peer.value().uid != info.st_uid || peer.value().pid != job) {
+    return fail(word, "the socket of job " + std::to_string(job) + " belongs to another process, " +
+                          std::to_string(peer.value().pid));
   }
   const std::string line = word + "\n";
   const bool is_asked = ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());

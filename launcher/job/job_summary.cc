@@ -98,10 +98,6 @@ std::uint64_t compared_work(const ProcessRecord& record) {
   return is_whole && record.work && record.work->session_us >= kShortSession ? record.work->collectives : 0;
 }
 
-std::string counted(std::size_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::optional<double> waited_part(const ProcessRecord& record) {
@@ -136,8 +132,9 @@ std::string summary_text(const JobSummary& summary) {
   const std::size_t count = all.size() + summary.processes.forgotten();
   std::string text = "summary: exit code " + std::to_string(summary.exit_code) + " after " +
                      seconds_text(as_seconds(summary.duration)) + ", with " + std::to_string(count) +
-                     (count == 1 ? " process" : " processes") + " on " + counted(hosts.size(), "host");
-  if (summary.restarts > 0) text += ", " + counted(static_cast<std::size_t>(summary.restarts), "restart");
+                     (count == 1 ? " process" : " processes") + " on " +
+                     count_text(static_cast<std::int64_t>(hosts.size()), "host");
+  if (summary.restarts > 0) text += ", " + count_text(summary.restarts, "restart");
   if (all.empty()) return text;
   text += table_of(summary.processes);
   if (count > kMostRows) {

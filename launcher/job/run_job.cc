@@ -7,7 +7,7 @@
 #include "launcher/job/job_driver.h"
 #include "launcher/job/result_channel.h"
 #include "launcher/join/host_gathering.h"
-#include "launcher/join/token_file.h"
+#include "launcher/join/sealed_link.h"
 
 namespace hvd::launcher {
 namespace {

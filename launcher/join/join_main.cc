@@ -13,7 +13,6 @@
 
 #include "launcher/join/join_messages.h"
 #include "launcher/join/sealed_link.h"
-#include "launcher/join/token_file.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"

@@ -9,9 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/config/parse_value.h"
+#include "runtime/crypto/secret_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -29,6 +33,18 @@ std::string end_text(int fd, int (*name_of)(int, sockaddr*, socklen_t*)) {
 }
 
 }  // namespace
+
+Result<crypto::Secret> read_token(const std::string& path) {
+  constexpr std::string_view kDescriptors = "/dev/fd/";
+  if (!path.starts_with(kDescriptors)) return crypto::read_secret_file(path);
+  const auto number =
+      config::parse_integer(std::string_view(path).substr(kDescriptors.size()), 3, std::numeric_limits<int>::max());
+  if (!number.is_ok()) return number.status().annotate(path);
+  const Fd fd(static_cast<int>(number.value()));
+  auto token = crypto::read_secret_from(fd);
+  if (!token.is_ok()) return token.status().annotate(path);
+  return token;
+}
 
 SealedLink::SealedLink(MainLoop& loop, Side side, const crypto::Secret& token, Callbacks callbacks)
     : side_(side),

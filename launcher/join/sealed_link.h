@@ -15,6 +15,11 @@
 
 namespace hvd::launcher {
 
+// The token of --token-file: of a file that only this user may read; or of an inherited descriptor, /dev/fd/N from 3
+// on, which is closed then, so that no child has it. With a pipe there is no file that could outlive whoever was to
+// remove it. Errors name the path.
+Result<crypto::Secret> read_token(const std::string& path);
+
 // A TCP connection between a launcher and a host that joins, whose both ends prove that they have the token before a
 // record of theirs is believed; what passes can be neither read nor changed by others. It notices when the other host
 // is gone without a word, by LeaseWatch. Loop-confined. Not to be destroyed inside a callback of its own.

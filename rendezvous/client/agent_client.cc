@@ -2,12 +2,10 @@
 
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
@@ -19,35 +17,14 @@
 namespace hvd::rendezvous {
 namespace {
 
-constexpr Millis kBusyPause{5};  // between attempts while the agent's backlog is full
-
-// Anybody can listen under an abstract name that is free.
-Status check_peer(const Fd& fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
-  if (peer.uid == geteuid()) return Status::ok();
-  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
-                              std::to_string(geteuid()));
-}
-
 // Requires: is_agent_socket_name(name).
 Result<Fd> connect_to_agent(const std::string& name, const Deadline& deadline) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  static_assert(kAgentSocketNameBytes < sizeof(address.sun_path));
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno("socket", errno);
-  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    if (errno != EAGAIN) return socket_error("connect", errno);
-    if (deadline.expired()) return Status::timeout("the listener is busy");
-    const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
-    if (Status woken = wait_for_socket(-1, 0, pause, -1); woken.code() != StatusCode::kTimeout) return woken;
-  }
-  HVD_RETURN_IF_ERROR(check_peer(fd));
-  return fd;
+  static_assert(kAgentSocketNameBytes <= AbstractAddress::kMaxName);
+  HVD_ASSIGN_OR_RETURN(Fd fd, connect_to(AbstractAddress(name), deadline, -1));
+  HVD_ASSIGN_OR_RETURN(const ucred peer, peer_credentials(fd.get()));
+  if (peer.uid == geteuid()) return fd;
+  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
+                              std::to_string(geteuid()));
 }
 
 // A buffer that held a secret and is wiped when it is destroyed.

@@ -72,7 +72,7 @@ Status Channel::open(const Deadline& deadline) {
   session_ = {};
   counter_ = 0;
   HVD_FAILPOINT_RETURN("client.session");
-  const Bytes body = encode_session(random_nonce());
+  const Bytes body = encode_session(crypto::random_nonce<Nonce>());
   const Route route{.action = Action::kSession, .scope = "", .key = ""};
   HttpRequest request{
       .method = std::string(method_of(route.action)), .target = target_of(route), .authorization = "", .body = body};

@@ -135,7 +135,7 @@ Result<JoinAnswer> Client::join(const Seat& seat, const RankNumbers& environment
   return impl_->join({.seat = seat,
                       .environment = environment,
                       .progress = progress,
-                      .nonce = random_nonce(),
+                      .nonce = crypto::random_nonce<Nonce>(),
                       .row = Bytes(row.begin(), row.end())},
                      deadline, on_slow);
 }

@@ -31,12 +31,6 @@ crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body
 
 }  // namespace
 
-Nonce random_nonce() {
-  Nonce nonce;
-  crypto::random_bytes(nonce);
-  return nonce;
-}
-
 crypto::Secret store_key(const crypto::Secret& job_secret) { return job_secret.derive("kv", 0); }
 
 crypto::Secret tls_key(const crypto::Secret& job_secret) { return job_secret.derive("tls", 0); }

@@ -18,7 +18,6 @@
 namespace hvd::rendezvous {
 
 using Nonce = std::array<std::uint8_t, kNonceBytes>;
-Nonce random_nonce();
 
 // The key of this protocol for a job, and that of the tunnel around it where the job has TLS on.
 crypto::Secret store_key(const crypto::Secret& job_secret);

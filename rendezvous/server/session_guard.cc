@@ -22,7 +22,7 @@ SessionGuard::Verdict SessionGuard::check(const Route& route, const HttpRequest&
 
 Result<HttpResponse> SessionGuard::open(const HttpRequest& request) {
   HVD_RETURN_IF_ERROR(decode_session(request.body).status());
-  session_ = random_nonce();
+  session_ = crypto::random_nonce<Nonce>();
   HttpResponse response;
   response.status = 200;
   response.body.assign(session_.begin(), session_.end());

@@ -7,12 +7,16 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "runtime/base/failpoint.h"
 
 namespace hvd {
 namespace {
+
+constexpr Millis kBusyPause{5};  // between attempts while a listener's backlog is full
 
 // "connection refused": as a cause inside a sentence.
 std::string cause_of(int error) {
@@ -102,6 +106,37 @@ Status receive_exactly(int fd, std::span<std::uint8_t> into, const Deadline& dea
     into = into.subspan(size);
   }
   return Status::ok();
+}
+
+AbstractAddress::AbstractAddress(std::string_view name) {
+  name = name.substr(0, kMaxName);
+  address_.sun_family = AF_UNIX;
+  std::memcpy(address_.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
+  size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Result<Fd> connect_to(const AbstractAddress& address, const Deadline& deadline, int wake_fd) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  while (::connect(fd.get(), address.get(), address.size()) != 0) {
+    if (errno != EAGAIN) return socket_error("connect", errno);
+    if (deadline.expired()) return Status::timeout("the listener is busy");
+    const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
+    if (Status woken = wait_for_socket(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout) return woken;
+  }
+  return fd;
+}
+
+Result<ucred> peer_credentials(int fd) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
+  return peer;
+}
+
+bool is_of_own_user(int fd) {
+  const Result<ucred> peer = peer_credentials(fd);
+  return peer.is_ok() && peer.value().uid == ::geteuid();
 }
 
 std::string PortRange::to_string() const {

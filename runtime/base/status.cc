@@ -22,6 +22,10 @@ std::string hint_of(int err) {
 
 void detail::misused_result(const char* what) { HVD_CHECK(false, what); }
 
+std::string count_text(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string_view status_code_name(StatusCode code) {
   switch (code) {
     case StatusCode::kOk: return "ok";

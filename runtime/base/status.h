@@ -3,6 +3,13 @@
 #include "horovod/status.h"      // IWYU pragma: export
 #include "runtime/base/check.h"  // IWYU pragma: export
 
+namespace hvd {
+
+// "1 slot", "2 slots": for messages.
+std::string count_text(std::int64_t count, std::string_view noun);
+
+}  // namespace hvd
+
 // Returns the Status of `expr` from the enclosing function unless it is OK.
 #define HVD_RETURN_IF_ERROR(expr)                          \
   do {                                                     \

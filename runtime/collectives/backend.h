@@ -148,4 +148,18 @@ class CollectiveBackend {
   virtual PeerProgress progress() const { return {}; }
 };
 
+// One that takes calls in host memory alone, which CPUs work on.
+class HostBackend : public CollectiveBackend {
+ public:
+  const Memory& memory(MemoryKind) const final { return host_memory(); }
+  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) final { return host_memory().allocate(bytes); }
+
+ protected:
+  // The reasons of why_not() that all of them have: the memory, and what the kernels cannot do.
+  static std::string why_not_in_host_memory(const CallTraits& call);
+  static std::string why_no_reduction(const CallTraits& call);
+  // An error in words when why_not() has a reason; `bytes` as of CallTraits.
+  Status check(const CollectiveCall& call, std::uint64_t bytes = 0) const;
+};
+
 }  // namespace hvd::collectives

@@ -1,8 +1,7 @@
 #include "runtime/collectives/hierarchical_backend.h"
 
 #include <algorithm>
-
-#include "runtime/collectives/kernels/kernels.h"
+#include <utility>
 
 namespace hvd::collectives {
 
@@ -22,10 +21,7 @@ std::string HierarchicalBackend::why_not(const CallTraits& call) const {
   if (limit == nullptr) return "it has no " + std::string(op_type_name(call.op));
   if (call.memory != MemoryKind::kHost) return "it reaches host memory only";
   if (!limit->why_not.empty()) return limit->why_not;
-  if (limit == &groups_.reductions && !kernels::can_reduce(call.dtype, call.reduce_op)) {
-    return std::string(data_type_name(call.dtype)) + " tensors have no reduction " +
-           std::string(reduce_op_name(call.reduce_op));
-  }
+  if (std::string reason = why_no_reduction(call); !reason.empty()) return reason;
   if (call.bytes >= limit->smallest) return "";
   return std::to_string(call.bytes) + " bytes, fewer than " + std::to_string(limit->smallest);
 }
@@ -33,9 +29,8 @@ std::string HierarchicalBackend::why_not(const CallTraits& call) const {
 void HierarchicalBackend::start(const CollectiveCall& call, Completion done) {
   const HostGroups::Limit* const limit = limit_of(call.op);
   const std::uint64_t enough = limit == nullptr ? 0 : limit->smallest;
-  const std::string reason = why_not({call.op, call.dtype, call.reduce_op, call.memory, enough});
-  if (!reason.empty()) return done(Status::invalid_argument("hierarchical does not take this call: " + reason));
-  done(run(call));
+  Status taken = check(call, enough);
+  done(taken.is_ok() ? run(call) : std::move(taken));
 }
 
 void HierarchicalBackend::abort(const Status& why) {

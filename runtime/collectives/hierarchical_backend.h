@@ -17,7 +17,7 @@ namespace hvd::collectives {
 // ranks are dealt out to hosts. Made of backends of parts of the set, whose calls end within start(); so do this one's.
 // Large calls go in pieces, and what is between hosts has a thread of its own meanwhile. It keeps its memory between
 // calls.
-class HierarchicalBackend final : public CollectiveBackend {
+class HierarchicalBackend final : public HostBackend {
  public:
   explicit HierarchicalBackend(HostGroups groups);
   ~HierarchicalBackend() override;
@@ -27,10 +27,6 @@ class HierarchicalBackend final : public CollectiveBackend {
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
   PeerProgress progress() const override;
-  const Memory& memory(MemoryKind) const override { return host_memory(); }
-  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
-    return host_memory().allocate(bytes);
-  }
 
   // For who does the steps inside hosts elsewhere. Confined to the set's lane, as calls are.
   const HostGroups& groups() const { return groups_; }

@@ -9,10 +9,6 @@
 namespace hvd::collectives {
 namespace {
 
-std::size_t bytes_of(DataType dtype, std::int64_t count) {
-  return static_cast<std::size_t>(count) * element_size(dtype);
-}
-
 std::int64_t total_of(const std::vector<std::int64_t>& counts) {
   std::int64_t total = 0;
   for (const std::int64_t count : counts) total += count;

@@ -6,7 +6,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr std::int64_t kCacheLine = 64;
 constexpr std::int64_t kWholeLines = 64;  // elements of any type
 
 // Of `count` elements.
@@ -23,7 +22,7 @@ Range range_of(std::int64_t count, std::int64_t piece, std::int64_t pieces) {
 }  // namespace
 
 std::vector<std::int64_t> HostGroups::slices_of(DataType dtype, std::int64_t count) const {
-  const std::int64_t line = kCacheLine / static_cast<std::int64_t>(element_size(dtype));
+  const auto line = static_cast<std::int64_t>(kCacheLine / element_size(dtype));
   const std::int64_t even = (count + slices - 1) / slices;
   const std::int64_t slice = (even + line - 1) / line * line;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(local_size()), 0);

@@ -1,7 +1,8 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/collectives/memory.h"
+#include "runtime/collectives/backend.h"
+#include "runtime/collectives/kernels/adasum.h"
 
 namespace hvd::collectives {
 namespace {
@@ -34,6 +35,27 @@ class HostMemory final : public Memory {
 const Memory& host_memory() {
   static const HostMemory memory;
   return memory;
+}
+
+std::string HostBackend::why_not_in_host_memory(const CallTraits& call) {
+  if (call.memory != MemoryKind::kHost) return "it reaches host memory only";
+  if (call.op == OpType::kJoin) return "it has no " + std::string(op_type_name(call.op));
+  return why_no_reduction(call);
+}
+
+std::string HostBackend::why_no_reduction(const CallTraits& call) {
+  const std::string tensors = std::string(data_type_name(call.dtype)) + " tensors";
+  if (call.op == OpType::kAdasum) {
+    return kernels::can_adasum(call.dtype) ? "" : tensors + " have no Adasum; floating point is needed";
+  }
+  if (!is_reduction(call.op) || kernels::can_reduce(call.dtype, call.reduce_op)) return "";
+  return tensors + " have no reduction " + std::string(reduce_op_name(call.reduce_op));
+}
+
+Status HostBackend::check(const CollectiveCall& call, std::uint64_t bytes) const {
+  const std::string reason = why_not({call.op, call.dtype, call.reduce_op, call.memory, bytes});
+  if (reason.empty()) return Status::ok();
+  return Status::invalid_argument(std::string(name()) + " does not take this call: " + reason);
 }
 
 }  // namespace hvd::collectives

@@ -6,16 +6,12 @@ namespace hvd::collectives {
 
 // The collectives of a process set of one rank in host memory: results are inputs, scaled. Takes lists, so nothing is
 // packed. Every call completes inside start(); as it needs no peer, abort() changes nothing.
-class LocalBackend final : public CollectiveBackend {
+class LocalBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "local"; }
   std::string why_not(const CallTraits& call) const override;
   BackendTraits traits() const override { return {.takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
-  const Memory& memory(MemoryKind) const override { return host_memory(); }
-  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
-    return host_memory().allocate(bytes);
-  }
   void abort(const Status&) override {}
 };
 

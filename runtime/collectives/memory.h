@@ -9,6 +9,12 @@
 
 namespace hvd::collectives {
 
+inline constexpr std::size_t kCacheLine = 64;  // bytes
+
+inline std::size_t bytes_of(DataType dtype, std::int64_t count) {
+  return static_cast<std::size_t>(count) * element_size(dtype);
+}
+
 // What a lane does to tensors besides running collectives on them, for one kind of memory: it packs inputs, unpacks and
 // scales results, and allocates the memory between. A call has taken effect when it returns: the lane completes
 // operations right after it unpacked them. Immutable and thread-safe.

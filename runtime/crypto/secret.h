@@ -40,5 +40,12 @@ class Secret {
 
 // Fills the span with kernel randomness. Aborts when the kernel has none: nothing secure can go on.
 void random_bytes(std::span<std::uint8_t> out);
+// The same as an array of bytes.
+template <typename Nonce>
+Nonce random_nonce() {
+  Nonce nonce;
+  random_bytes(nonce);
+  return nonce;
+}
 
 }  // namespace hvd::crypto

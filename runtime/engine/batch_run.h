@@ -99,8 +99,8 @@ class SingleCollective : public BatchRun {
 };
 
 std::unique_ptr<BatchRun> make_reduce_run(const Batch& batch, const BatchContext& context);    // batch_reduce.cc
-std::unique_ptr<BatchRun> make_gather_run(const Batch& batch, const BatchContext& context);    // batch_gather.cc
-std::unique_ptr<BatchRun> make_scatter_run(const Batch& batch, const BatchContext& context);   // batch_scatter.cc
+std::unique_ptr<BatchRun> make_gather_run(const Batch& batch, const BatchContext& context);    // batch_parts.cc
+std::unique_ptr<BatchRun> make_scatter_run(const Batch& batch, const BatchContext& context);   // batch_parts.cc
 std::unique_ptr<BatchRun> make_alltoall_run(const Batch& batch, const BatchContext& context);  // batch_alltoall.cc
 
 // Elements of one row: of everything but the first dimension.

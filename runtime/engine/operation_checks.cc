@@ -1,8 +1,6 @@
 // The pure checks of operations that OperationTable makes (operation_table.h).
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <limits>
 
 #include "runtime/collectives/kernels/adasum.h"
@@ -18,14 +16,8 @@ std::string about(const Operation& operation) {
   return std::string(op_type_name(operation.op)) + " \"" + operation.name + "\"";
 }
 
-std::string number(double x) {
-  std::array<char, 40> text{};  // the shortest form that reads back as the same number
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
-}
-
 bool has_tensor(OpType op) { return op != OpType::kBarrier && op != OpType::kJoin; }
 bool keeps_shape(OpType op) { return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kBroadcast; }
-bool reduces(OpType op) { return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter; }
 
 // The enums of a C++ caller may hold any byte, and tables are indexed by them.
 Status check_code(const Operation& operation, const char* what, int code, int count) {
@@ -82,11 +74,12 @@ Status check_memory(const Operation& operation) {
 Status check_factor(const Operation& operation, const char* what, double factor) {
   if (factor == 1.0 || kernels::can_scale(operation.input.dtype)) return Status::ok();
   return Status::invalid_argument(about(operation) + ": " + std::string(data_type_name(operation.input.dtype)) +
-                                  " tensors cannot be multiplied; expected " + what + " 1, got " + number(factor));
+                                  " tensors cannot be multiplied; expected " + what + " 1, got " +
+                                  wire::factor_text(factor));
 }
 
 Status check_reduction(const Operation& operation) {
-  if (!reduces(operation.op)) return Status::ok();
+  if (!is_reduction(operation.op)) return Status::ok();
   const DataType dtype = operation.input.dtype;
   const bool is_sum = operation.reduce_op == ReduceOp::kAverage || operation.reduce_op == ReduceOp::kSum;
   if (operation.op == OpType::kReducescatter && !is_sum) {

@@ -1,7 +1,6 @@
 #include "runtime/fusion/fusion_planner.h"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "horovod/types.h"
@@ -21,10 +20,6 @@ constexpr std::uint64_t kAloneBytesOnGpu = std::uint64_t{16} << 20;
 
 std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
-bool is_reduction(OpType op) {
-  return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
-}
-
 // Bytes of one response in the buffer, padded.
 std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
   const std::uint64_t element = element_size(response.dtype);
@@ -39,8 +34,6 @@ std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
   return total;
 }
 
-bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
-
 // Whether one collective can serve both: what differs per batch must be equal. Requires: both can_fuse.
 bool fit_together(const Response& a, const Response& b, const FusionLimits& limits) {
   if (a.process_set != b.process_set || a.op != b.op || a.dtype != b.dtype || a.on_gpu != b.on_gpu ||
@@ -49,7 +42,7 @@ bool fit_together(const Response& a, const Response& b, const FusionLimits& limi
   }
   if (limits.groups_only && (a.group_key == 0 || a.group_key != b.group_key)) return false;
   if (!is_reduction(a.op)) return true;
-  return a.reduce_op == b.reduce_op && same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale);
+  return a.reduce_op == b.reduce_op && same_factors(a, b);
 }
 
 // A response waiting for its batch, and the one after it.

@@ -17,7 +17,7 @@ std::size_t listed(const SetChange& change) { return change.digests.size(); }
 std::string describe(const SetChange& change) {
   if (change.kind == SetChange::Kind::kRemove) return "remove process set " + std::to_string(change.set_id);
   if (change.kind == SetChange::Kind::kAdd) return "add process set " + topology::ranks_text(change.rank_lists.front());
-  return std::to_string(listed(change)) + " process set" + (listed(change) == 1 ? "" : "s");
+  return count_text(static_cast<std::int64_t>(listed(change)), "process set");
 }
 
 // Where two lists of process sets part, in words.

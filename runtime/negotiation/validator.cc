@@ -1,9 +1,6 @@
 #include "runtime/negotiation/validator.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <charconv>
 
 #include "runtime/base/check.h"
 
@@ -12,14 +9,7 @@ namespace {
 
 using wire::Request;
 
-bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 bool on_gpu(const Request& r) { return r.device != kCpuDevice; }
-
-std::string number(double x) {
-  std::array<char, 40> text{};  // the shortest form that reads back as the same number
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
-  return {text.data(), end};
-}
 
 // One rule: whom it concerns, when two requests agree, and how a request's value reads.
 struct Rule {
@@ -32,9 +22,6 @@ struct Rule {
 bool any_op(OpType) { return true; }
 bool has_fixed_shape(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kBroadcast || op == OpType::kReducescatter;
-}
-bool has_factors(OpType op) {
-  return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
 }
 bool has_reduction(OpType op) { return op == OpType::kAllreduce || op == OpType::kReducescatter; }
 bool has_free_first_dim(OpType op) { return op == OpType::kAllgather || op == OpType::kAlltoall; }
@@ -54,12 +41,11 @@ constexpr Rule kOperations{"Mismatched operations", any_op,
 constexpr Rule kShapes{"Mismatched tensor shapes", has_fixed_shape,
                        [](const Request& a, const Request& b) { return a.shape == b.shape; },
                        [](const Request& r) { return to_string(r.shape); }};
-constexpr Rule kFactors{"Mismatched factors", has_factors,
-                        [](const Request& a, const Request& b) {
-                          return same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale);
-                        },
+constexpr Rule kFactors{"Mismatched factors", is_reduction,
+                        [](const Request& a, const Request& b) { return same_factors(a, b); },
                         [](const Request& r) {
-                          return "prescale_factor " + number(r.prescale) + ", postscale_factor " + number(r.postscale);
+                          return "prescale_factor " + wire::factor_text(r.prescale) + ", postscale_factor " +
+                                 wire::factor_text(r.postscale);
                         }};
 constexpr Rule kReductions{"Mismatched reduction operations", has_reduction,
                            [](const Request& a, const Request& b) { return a.reduce_op == b.reduce_op; },
@@ -123,9 +109,9 @@ bool works_with_joined_ranks(OpType op) {
 
 bool same_class(const Request& a, const Request& b) {
   const bool shapes = has_free_first_dim(a.op) ? same_but_first_dim(a, b) : a.shape == b.shape;
-  return shapes && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op &&
-         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.root_rank == b.root_rank &&
-         on_gpu(a) == on_gpu(b) && a.group_key == b.group_key && a.group_size == b.group_size;
+  return shapes && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op && same_factors(a, b) &&
+         a.root_rank == b.root_rank && on_gpu(a) == on_gpu(b) && a.group_key == b.group_key &&
+         a.group_size == b.group_size;
 }
 
 std::optional<std::string> find_mismatch(const std::vector<RequestClass>& classes, const ValidationContext& context) {

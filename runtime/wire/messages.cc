@@ -1,6 +1,8 @@
 #include "runtime/wire/messages.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -22,6 +24,11 @@ std::uint64_t device_hash(int rank, int device) {
 }
 
 }  // namespace
+
+std::string factor_text(double factor) {
+  std::array<char, 40> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), factor).ptr};
+}
 
 int count_ranks(const RankRuns& runs) {
   return std::accumulate(runs.begin(), runs.end(), 0, [](int sum, const RankRun& run) { return sum + run.count; });

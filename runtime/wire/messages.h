@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -40,6 +41,16 @@ struct Request {
 
   bool operator==(const Request&) const = default;
 };
+
+// Of a request, or of the response to one. By their bits: so a NaN is the same as itself.
+template <typename Message>
+bool same_factors(const Message& a, const Message& b) {
+  const auto same = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return same(a.prescale, b.prescale) && same(a.postscale, b.postscale);
+}
+std::string factor_text(double factor);  // the shortest form that reads back as the same number
 
 // Consecutive ranks that report the same.
 struct RankRun {

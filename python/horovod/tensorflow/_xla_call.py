@@ -39,7 +39,7 @@ Spec = tuple[tf.DType, tuple[int, ...]]  # of a tensor: type and shape
 
 @dataclass(frozen=True)
 class Call:
-    """What a custom call does. The handler reads the same names (python/src/tensorflow/xla_collective.cc)."""
+    """What a custom call does. The handler reads the same names (python/src/tensorflow/xla_register.cc)."""
 
     target: str
     names: tuple[str, ...] = ()  # on the wire, one for each tensor

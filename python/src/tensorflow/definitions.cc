@@ -1,17 +1,93 @@
-#include "python/src/tensorflow/definitions.h"
-
+// The ops and kernels that Horovod registers with TensorFlow.
 #include <initializer_list>
+#include <limits>
+#include <string>
 #include <string_view>
 
 #include "python/src/tensorflow/c_api.h"
 #include "python/src/tensorflow/collective_kernel.h"
 #include "python/src/tensorflow/query_kernel.h"
-#include "python/src/tensorflow/shapes.h"
 #include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 
 namespace {
+
+// Shape functions: what TensorFlow may know of the outputs before an op has run.
+constexpr std::size_t kUnknownSize = std::numeric_limits<std::size_t>::max();  // -1, TensorFlow's unknown dimension
+
+// A handle with its owner.
+class Handle {
+ public:
+  Handle() : handle_(tf().NewShapeHandle()) {}
+  explicit Handle(TF_ShapeHandle* owned) : handle_(owned) {}
+  ~Handle() { tf().DeleteShapeHandle(handle_); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  TF_ShapeHandle* get() const { return handle_; }
+
+ private:
+  TF_ShapeHandle* handle_;
+};
+
+bool failed(const TF_Status* status) { return tf().GetCode(status) != TfCode::kOk; }
+
+void set_other_rows(TF_ShapeInferenceContext* context, int index, bool refuse_scalar, TF_Status* status) {
+  const Handle input;
+  tf().ShapeInferenceContextGetInput(context, index, input.get(), status);
+  // An output that is not set stays unknown.
+  if (failed(status) || tf().ShapeInferenceContextRankKnown(context, input.get()) == 0) return;
+  const std::int64_t rank = tf().ShapeInferenceContextRank(context, input.get());
+  if (rank == 0) {
+    if (refuse_scalar) {
+      tf().SetStatus(status, TfCode::kInvalidArgument, "expected a tensor with at least one dimension, got a scalar");
+    }
+    return;
+  }
+  const Handle rest;
+  tf().ShapeInferenceContextSubshape(context, input.get(), 1, rank, rest.get(), status);
+  if (failed(status)) return;
+  const Handle rows(tf().ShapeInferenceContextVectorFromSize(context, kUnknownSize));
+  const Handle output;
+  tf().ShapeInferenceContextConcatenateShapes(context, rows.get(), rest.get(), output.get(), status);
+  if (!failed(status)) tf().ShapeInferenceContextSetOutput(context, index, output.get(), status);
+}
+
+void set_all_other_rows(TF_ShapeInferenceContext* context, bool refuse_scalar, TF_Status* status) {
+  const auto count = static_cast<int>(tf().ShapeInferenceContextNumInputs(context));
+  for (int i = 0; i < count && !failed(status); ++i) set_other_rows(context, i, refuse_scalar, status);
+}
+
+// Every output has the shape of the input with its number.
+void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const auto count = static_cast<int>(tf().ShapeInferenceContextNumInputs(context));
+  for (int i = 0; i < count && !failed(status); ++i) {
+    const Handle shape;
+    tf().ShapeInferenceContextGetInput(context, i, shape.get(), status);
+    if (!failed(status)) tf().ShapeInferenceContextSetOutput(context, i, shape.get(), status);
+  }
+}
+
+// The same but for the first dimension, which is unknown.
+void other_rows(TF_ShapeInferenceContext* context, TF_Status* status) { set_all_other_rows(context, false, status); }
+
+// other_rows, and scalars are refused.
+void other_rows_no_scalar(TF_ShapeInferenceContext* context, TF_Status* status) {
+  set_all_other_rows(context, true, status);
+}
+
+// Rows and the number of rows from each rank.
+void alltoall_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  set_other_rows(context, 0, false, status);
+  if (failed(status)) return;
+  const Handle counts(tf().ShapeInferenceContextVectorFromSize(context, kUnknownSize));
+  tf().ShapeInferenceContextSetOutput(context, 1, counts.get(), status);
+}
+
+void scalar_shape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Handle scalar(tf().ShapeInferenceContextScalar(context));
+  tf().ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
+}
 
 using Texts = std::initializer_list<const char*>;
 
@@ -141,12 +217,19 @@ Status register_queries() {
   return add_query("HorovodLocalRank", "local_rank", "local_rank: int32", {}, local_rank_kernel());
 }
 
-}  // namespace
-
-Status register_ops() {
+Status register_all() {
+  HVD_RETURN_IF_ERROR(load_tf_api());
   HVD_RETURN_IF_ERROR(register_reductions());
   HVD_RETURN_IF_ERROR(register_movers());
   return register_queries();
 }
 
+}  // namespace
+
 }  // namespace hvd::tensorflow
+
+// Called by the op library (op_library.cc) while TensorFlow loads it. Null when all went well, else what went wrong.
+extern "C" __attribute__((visibility("default"))) const char* hvd_tensorflow_register() {
+  static const std::string problem = hvd::tensorflow::register_all().message();
+  return problem.empty() ? nullptr : problem.c_str();
+}

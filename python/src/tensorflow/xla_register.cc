@@ -1,9 +1,20 @@
+// The custom calls that programs may make. A collective's last argument and last result are the token that orders
+// calls, an int32 scalar that is handed on; the others are its tensors. A handler blocks until its operations are done.
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
+#include <deque>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "horovod/session.h"
+#include "python/src/published_session.h"
 #include "python/src/tensorflow/c_api.h"
-#include "python/src/tensorflow/xla_collective.h"
+#include "python/src/tensorflow/query_kernel.h"
 #include "python/src/xla/call.h"
+#include "python/src/xla/collective.h"
 #include "python/src/xla/ffi.h"
 #include "runtime/base/status.h"
 
@@ -12,6 +23,125 @@ namespace hvd::tensorflow {
 namespace {
 
 namespace ffi = xla::ffi;
+using python::published_session;
+using xla::XlaCall;
+
+// One operation of a call, until it is done. Its address must not change.
+struct Part {
+  Part(std::string name, TensorRef result) : place(std::move(name), std::move(result)) {}
+  xla::ResultPlace place;
+  HandlePtr handle;
+};
+
+// Waits for all that was submitted, whatever became of the rest; the first failure, which `submitted` may be.
+Status finish(std::deque<Part>& parts, Status submitted, bool equal_rows) {
+  Status first = std::move(submitted);
+  for (Part& part : parts) {
+    if (part.handle == nullptr) continue;
+    xla::wait_until_done(part.handle);
+    if (first.is_ok()) first = part.handle->status();
+    if (first.is_ok()) first = part.place.check(*part.handle, equal_rows, "use jit_compile=False");
+  }
+  return first;
+}
+
+Status submit_together(std::vector<Operation> operations, std::deque<Part>& parts) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  HVD_ASSIGN_OR_RETURN(auto handles, session->enqueue_group(std::move(operations)));
+  for (std::size_t i = 0; i < handles.size(); ++i) parts[i].handle = std::move(handles[i]);
+  return Status::ok();
+}
+
+Status submit_each(std::vector<Operation> operations, std::deque<Part>& parts) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(parts[i].handle, session->enqueue(std::move(operations[i])));
+  }
+  return Status::ok();
+}
+
+Status hand_on_token(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const TensorRef before, call.argument(call.arguments() - 1));
+  HVD_ASSIGN_OR_RETURN(const TensorRef after, call.result(call.results() - 1));
+  *static_cast<std::int32_t*>(after.data) = *static_cast<const std::int32_t*>(before.data);
+  return Status::ok();
+}
+
+// All operations are on their way before the first is waited for, so their order does not matter to other ranks.
+template <OpType kOp, bool kGrouped>
+Status collective(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const Operation common, xla::read_operation(call, kOp));
+  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
+  HVD_ASSIGN_OR_RETURN(const std::int32_t equal_rows, call.integer("equal_rows"));
+  const std::vector<std::string> names = xla::split(joined, ',');
+  const int count = call.arguments() - 1;
+  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
+    return Status::internal("the compiled program calls " + joined + " with " + std::to_string(call.arguments()) +
+                            " arguments and " + std::to_string(call.results()) + " results");
+  }
+  std::deque<Part> parts;
+  std::vector<Operation> operations;
+  for (int i = 0; i < count; ++i) {
+    Operation& operation = operations.emplace_back(common);
+    operation.name = names[static_cast<std::size_t>(i)];
+    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i));
+    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i));
+    parts.emplace_back(operation.name, std::move(result)).place.attach_to(operation);
+  }
+  Status submitted =
+      kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
+  HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), equal_rows != 0));
+  return hand_on_token(call);
+}
+
+Status join(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const TensorRef last_rank, call.result(0));
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  Operation operation;
+  operation.op = OpType::kJoin;
+  operation.name = "join.noname";
+  HVD_ASSIGN_OR_RETURN(const HandlePtr handle, session->enqueue(std::move(operation)));
+  xla::wait_until_done(handle);
+  HVD_RETURN_IF_ERROR(handle->status());
+  *static_cast<std::int32_t*>(last_rank.data) = static_cast<std::int32_t>(handle->value());
+  return hand_on_token(call);
+}
+
+template <QueryAnswer kAnswer>
+Status query(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const std::int32_t process_set, call.integer("process_set_id"));
+  HVD_ASSIGN_OR_RETURN(const std::int32_t value, kAnswer(process_set));
+  HVD_ASSIGN_OR_RETURN(const TensorRef result, call.result(0));
+  *static_cast<std::int32_t*>(result.data) = value;
+  return Status::ok();
+}
+
+template <OpType kOp, bool kGrouped = false>
+constexpr ffi::Handler* kCollective = &xla::xla_handler<&collective<kOp, kGrouped>>;
+template <QueryAnswer kAnswer>
+constexpr ffi::Handler* kQuery = &xla::xla_handler<&query<kAnswer>>;
+
+struct XlaTarget {
+  const char* name;  // in the program
+  ffi::Handler* handler;
+};
+
+constexpr std::array kTargets{
+    XlaTarget{"horovod_allreduce", kCollective<OpType::kAllreduce>},
+    XlaTarget{"horovod_grouped_allreduce", kCollective<OpType::kAllreduce, true>},
+    XlaTarget{"horovod_allgather", kCollective<OpType::kAllgather>},
+    XlaTarget{"horovod_grouped_allgather", kCollective<OpType::kAllgather, true>},
+    XlaTarget{"horovod_broadcast", kCollective<OpType::kBroadcast>},
+    XlaTarget{"horovod_alltoall", kCollective<OpType::kAlltoall>},
+    XlaTarget{"horovod_reducescatter", kCollective<OpType::kReducescatter>},
+    XlaTarget{"horovod_grouped_reducescatter", kCollective<OpType::kReducescatter, true>},
+    XlaTarget{"horovod_join", &xla::xla_handler<&join>},
+    XlaTarget{"horovod_size", kQuery<&answer_size>},
+    XlaTarget{"horovod_process_set_included", kQuery<&answer_process_set_included>},
+    XlaTarget{"horovod_local_size", kQuery<&answer_local_size>},
+    XlaTarget{"horovod_rank", kQuery<&answer_rank>},
+    XlaTarget{"horovod_local_rank", kQuery<&answer_local_rank>},
+};
 
 constexpr const char* kGetApi = "_ZN3xla3ffi12GetXlaFfiApiEv";  // xla::ffi::GetXlaFfiApi()
 constexpr const char* kPlatform = "Host";                       // XLA for CPUs
@@ -36,8 +166,8 @@ Status register_xla() {
     return Status::precondition("its XLA has version " + version +
                                 " of the interface for custom calls, not 0.1 or later");
   }
-  for (const XlaTarget* target = begin_xla_targets(); target != end_xla_targets(); ++target) {
-    HVD_RETURN_IF_ERROR(register_target(*api, *target));
+  for (const XlaTarget& target : kTargets) {
+    HVD_RETURN_IF_ERROR(register_target(*api, target));
   }
   return Status::ok();
 }

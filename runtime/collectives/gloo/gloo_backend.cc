@@ -4,13 +4,12 @@
 
 #include <utility>
 
-#include <gloo/allreduce.h>
+#include <gloo/broadcast.h>
 #include <gloo/common/error.h>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/gloo/gloo_collectives.h"
-#include "runtime/collectives/kernels/adasum.h"
 #include "runtime/transport/data/gloo_context.h"
 
 namespace hvd::collectives {
@@ -55,29 +54,9 @@ GlooBackend::GlooBackend(GlooContextSource source, GlooBackendOptions options)
 
 GlooBackend::~GlooBackend() = default;
 
-std::string GlooBackend::why_not(const CallTraits& call) const {
-  if (call.memory != MemoryKind::kHost) return "it reaches host memory only";
-  switch (call.op) {
-    case OpType::kAllreduce:
-    case OpType::kReducescatter:
-      if (kernels::can_reduce(call.dtype, call.reduce_op)) return "";
-      return std::string(data_type_name(call.dtype)) + " tensors have no reduction " +
-             std::string(reduce_op_name(call.reduce_op));
-    case OpType::kAdasum:
-      if (kernels::can_adasum(call.dtype)) return "";
-      return std::string(data_type_name(call.dtype)) + " tensors have no Adasum; floating point is needed";
-    case OpType::kAllgather:
-    case OpType::kAlltoall:
-    case OpType::kBroadcast:
-    case OpType::kBarrier: return "";
-    default: return "it has no " + std::string(op_type_name(call.op));
-  }
-}
-
 void GlooBackend::start(const CollectiveCall& call, Completion done) {
-  const std::string reason = why_not({call.op, call.dtype, call.reduce_op, call.memory});
-  if (!reason.empty()) return done(Status::invalid_argument("gloo does not take this call: " + reason));
-  done(impl_->run(call));
+  Status taken = check(call);
+  done(taken.is_ok() ? impl_->run(call) : std::move(taken));
 }
 
 void GlooBackend::abort(const Status& why) {
@@ -116,8 +95,8 @@ Status GlooBackend::Impl::ensure_context() {
 }
 
 std::string gloo_library() {
-  using Allreduce = void (*)(const gloo::AllreduceOptions&);
-  const Allreduce symbol = &gloo::allreduce;
+  using Broadcast = void (*)(gloo::BroadcastOptions&);
+  const Broadcast symbol = &gloo::broadcast;
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(symbol), &info) == 0 || info.dli_fname == nullptr) return "";
   return info.dli_fname;

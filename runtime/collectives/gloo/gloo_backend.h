@@ -19,9 +19,6 @@ struct GlooBackendOptions {
   // Longest wait of one message for its peer. Our transport reports a peer's death by itself, so it only has to be
   // long.
   Millis wait_timeout{std::chrono::hours(24 * 365)};
-  // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
-  enum class Ring { kOurs, kGloo };
-  Ring ring = Ring::kOurs;
   // Adasum: so many ranks in a row share a host and are averaged first. 1: they are not. Divides the size of the set.
   int adasum_local_size = 1;
   // Reductions whose result for an element does not depend on what it is fused with (HOROVOD_DETERMINISTIC). Slower for
@@ -45,20 +42,16 @@ struct GlooContextSource {
 // Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.
 // start() runs the call on the calling thread and calls `done` before it returns; abort() wakes start(). Gloo's
 // exceptions end here. It neither knows the transport below the context nor retries anything.
-class GlooBackend final : public CollectiveBackend {
+class GlooBackend final : public HostBackend {
  public:
   explicit GlooBackend(GlooContextSource source, GlooBackendOptions options = {});
   ~GlooBackend() override;  // Requires: no call is running
 
   std::string_view name() const override { return "gloo"; }
-  std::string why_not(const CallTraits& call) const override;
+  std::string why_not(const CallTraits& call) const override { return why_not_in_host_memory(call); }
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
   PeerProgress progress() const override;
-  const Memory& memory(MemoryKind) const override { return host_memory(); }
-  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
-    return host_memory().allocate(bytes);
-  }
 
  private:
   struct Impl;

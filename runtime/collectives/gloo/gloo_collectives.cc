@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <gloo/allgatherv.h>
-#include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 
@@ -16,26 +15,12 @@
 namespace hvd::collectives {
 namespace {
 
-std::size_t bytes_of(DataType dtype, std::int64_t count) {
-  return static_cast<std::size_t>(count) * element_size(dtype);
-}
-
 // Gloo hands a message on when all of it is there. In pieces the levels of its tree work at the same time, and the last
 // rank sees the first bytes soon: a rank that sees none for long counts as held up.
 constexpr std::size_t kBroadcastSegment = std::size_t{8} << 20;
 
 // What a reduction reads.
 const void* source_of(const CollectiveCall& call) { return call.input != nullptr ? call.input : call.output; }
-
-void set_output(gloo::AllreduceOptions& options, const CollectiveCall& call) {
-  const auto count = static_cast<std::size_t>(call.count);
-  switch (element_size(call.dtype)) {  // only the size matters to Gloo: the reduction is ours
-    case 1: return options.setOutput(static_cast<std::uint8_t*>(call.output), count);
-    case 2: return options.setOutput(static_cast<std::uint16_t*>(call.output), count);
-    case 4: return options.setOutput(static_cast<std::uint32_t*>(call.output), count);
-    default: return options.setOutput(static_cast<std::uint64_t*>(call.output), count);
-  }
-}
 
 class ReduceCombiner final : public TreeAllreduce::Combiner {
  public:
@@ -86,8 +71,7 @@ void GlooCollectives::allreduce(const CollectiveCall& call) {
   const std::size_t bytes = bytes_of(call.dtype, call.count);
   const bool counts_hops = bytes <= ExchangeAllreduce::max_bytes(std::max(context_->size, 2)) ||
                            HalvingAllreduce::is_better_than_ring(context_->size, bytes);
-  const bool is_plain = !options_.deterministic && options_.ring == GlooBackendOptions::Ring::kOurs;
-  if (!counts_hops && context_->size > 1 && is_plain) {
+  if (!counts_hops && context_->size > 1 && !options_.deterministic) {
     return ring_->run({source_of(call), call.output, call.count, call.dtype, call.reduce_op, call.scaling}, tag_);
   }
   // The others work in place: on little memory, or where speed is not what counts.
@@ -102,17 +86,7 @@ void GlooCollectives::reduce_in_place(const CollectiveCall& call) {
   if (bytes <= ExchangeAllreduce::max_bytes(context_->size)) {
     return exchange_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
   }
-  if (options_.ring == GlooBackendOptions::Ring::kOurs) {
-    return halving_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
-  }
-  gloo::AllreduceOptions opts(context_);
-  set_output(opts, call);
-  opts.setTag(tag_);
-  opts.setReduceFunction(
-      [dtype = call.dtype, op = call.reduce_op](void* out, const void* a, const void* b, std::size_t n) {
-        kernels::reduce(dtype, op, out, a, b, static_cast<std::int64_t>(n));
-      });
-  gloo::allreduce(opts);
+  halving_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
 }
 
 void GlooCollectives::reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count) {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "runtime/base/check.h"
-#include "runtime/collectives/shm/futex.h"
+#include "runtime/base/futex.h"
 
 namespace hvd::collectives {
 
@@ -156,7 +156,7 @@ std::uint32_t ExchangeSlots::prepare_sleep() {
 }
 
 bool ExchangeSlots::sleep_until_rung(std::uint32_t rung, std::chrono::milliseconds limit) {
-  return sleep_while(bell(own_).rung, rung, limit);
+  return sleep_while(bell(own_).rung, rung, 0, limit);
 }
 
 }  // namespace hvd::collectives

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,16 +29,9 @@ constexpr std::string_view kPrefix = "hvd-shm-";
 constexpr Millis kStepLimit{5000};
 // A member that has agreed waits so much longer than the leader waits for the last member.
 constexpr Millis kVerdictGrace{5000};
-constexpr Millis kBusyPause{5};  // between attempts while the leader's backlog is full
 
 Deadline earlier(const Deadline& deadline, Millis limit) {
   return Deadline::at(std::min(deadline.when(), SteadyClock::now() + limit));
-}
-
-Nonce random_nonce() {
-  Nonce nonce;
-  crypto::random_bytes(nonce);
-  return nonce;
 }
 
 // The role keeps a proof of one side from being one of the other's.
@@ -47,21 +39,6 @@ crypto::Digest proof(const crypto::Secret& key, std::string_view role, int rank,
   ByteWriter who;
   who.put(static_cast<std::uint32_t>(rank));
   return crypto::hmac_sha256(key, {as_bytes("hvd:shm:"), as_bytes(role), as_bytes("|"), who.bytes(), nonce});
-}
-
-// Also of a peer that can't be reached over a network: only processes of this user get further.
-bool is_own_user(int fd) {
-  ucred peer = {};
-  socklen_t size = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
-
-std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(),
-              std::min(name.size(), HandOverSocket::kMaxName));  // abstract: NUL first
-  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
 // hello = u32 rank, nonce, proof of both. The answer's proof is over the same nonce.
@@ -72,7 +49,7 @@ class Leader {
  public:
   Leader(const HandOverSocket& socket, const HandOverOptions& options, std::shared_ptr<ShmSegment> segment, Fd memory)
       : socket_(socket), options_(options), segment_(std::move(segment)), memory_(std::move(memory)) {
-    const Nonce nonce = random_nonce();
+    const Nonce nonce = crypto::random_nonce<Nonce>();
     std::ranges::copy(nonce, segment_->proof(-1).begin());
   }
 
@@ -134,7 +111,7 @@ Result<HandOverStream> Leader::accept() const {
   for (;;) {
     HVD_RETURN_IF_ERROR(wait_for_socket(socket_.fd(), POLLIN, options_.deadline, options_.wake_fd));
     Fd fd(::accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd.valid() && is_own_user(fd.get())) return HandOverStream(std::move(fd), options_.wake_fd);
+    if (fd.valid() && is_of_own_user(fd.get())) return HandOverStream(std::move(fd), options_.wake_fd);
     const bool is_passing = fd.valid() || errno == EINTR || errno == ECONNABORTED || errno == EAGAIN;
     if (!is_passing) return Status::from_errno("accept of the ranks of this host", errno);
   }
@@ -171,17 +148,9 @@ Status Leader::hear(const HandOverStream& stream, int rank) const {
   return Status::internal("it has mapped other memory");
 }
 
-Result<Fd> connect_to(const std::string& name, const HandOverOptions& options) {
-  const auto [address, size] = address_of(name);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno("socket", errno);
-  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    if (errno != EAGAIN) return socket_error("connect", errno);
-    if (options.deadline.expired()) return Status::timeout("the backlog is full");
-    const Status woken = wait_for_socket(-1, 0, earlier(options.deadline, kBusyPause), options.wake_fd);
-    if (woken.code() != StatusCode::kTimeout) return woken;
-  }
-  if (!is_own_user(fd.get())) return Status::precondition("another user listens there");
+Result<Fd> connect_to_leader(const std::string& name, const HandOverOptions& options) {
+  HVD_ASSIGN_OR_RETURN(Fd fd, connect_to(AbstractAddress(name), options.deadline, options.wake_fd));
+  if (!is_of_own_user(fd.get())) return Status::precondition("another user listens there");
   return fd;
 }
 
@@ -191,7 +160,7 @@ int own_place(const HandOverOptions& options) {
 
 // A member's memory, once the leader can see it there.
 Result<std::shared_ptr<ShmSegment>> map_of_leader(const HandOverStream& stream, const HandOverOptions& options) {
-  const Nonce nonce = random_nonce();
+  const Nonce nonce = crypto::random_nonce<Nonce>();
   ByteWriter hello;
   hello.put(static_cast<std::uint32_t>(options.rank));
   hello.put_raw(nonce);
@@ -223,8 +192,8 @@ Result<HandOverSocket> HandOverSocket::open() {
   std::string name = std::string(kPrefix) + to_hex(raw);
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
-  const auto [address, size] = address_of(name);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+  const AbstractAddress address(name);
+  if (::bind(fd.get(), address.get(), address.size()) != 0) {
     return Status::from_errno("bind of the socket for shared memory", errno);
   }
   if (::listen(fd.get(), ShmSegment::kMaxMembers) != 0) return Status::from_errno("listen", errno);
@@ -247,7 +216,7 @@ Result<SharedMemory> hand_over(const HandOverSocket& socket, const HandOverOptio
 
 Result<SharedMemory> take_over(const std::string& leader, const HandOverOptions& options) {
   const std::string who = "rank " + std::to_string(options.ranks.front());
-  auto fd = connect_to(leader, options);
+  auto fd = connect_to_leader(leader, options);
   if (fd.status().code() == StatusCode::kAborted) return fd.status();
   if (!fd.is_ok()) return SharedMemory{nullptr, "socket of " + who + ": " + fd.status().message()};
   const HandOverStream stream(std::move(fd).value(), options.wake_fd);

@@ -24,7 +24,6 @@ class HandOverSocket {
   static Result<HandOverSocket> open();
   const std::string& name() const { return name_; }
   int fd() const { return fd_.get(); }
-  static constexpr std::size_t kMaxName = 64;
 
  private:
   HandOverSocket(std::string name, Fd fd) : name_(std::move(name)), fd_(std::move(fd)) {}

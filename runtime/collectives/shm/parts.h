@@ -6,19 +6,15 @@
 #include <vector>
 
 #include "horovod/types.h"
+#include "runtime/collectives/memory.h"
 #include "runtime/collectives/shm/segment.h"
 
 // How calls are cut into what fits a slot. Pure; all in bytes.
 namespace hvd::collectives::shm {
 
 inline constexpr std::size_t kSlotBytes = ShmRegion::kSlotBytes;
-inline constexpr std::size_t kCacheLine = 64;
 // A reduction of several operands goes over the result again and again: in the first-level cache.
 inline constexpr std::size_t kPieceBytes = 16384;
-
-inline std::size_t bytes_of(DataType dtype, std::int64_t count) {
-  return static_cast<std::size_t>(count) * element_size(dtype);
-}
 
 inline std::uint64_t pieces(std::size_t bytes, std::size_t piece) { return (bytes + piece - 1) / piece; }
 

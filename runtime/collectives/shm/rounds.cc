@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/base/futex.h"
 #include "runtime/base/spinner.h"
-#include "runtime/collectives/shm/futex.h"
 
 namespace hvd::collectives {
 namespace {
@@ -127,7 +127,7 @@ void Rounds::sleep_until_rung(const Awaited& awaited, const std::function<bool()
   const std::uint32_t rung = own.bell.load(std::memory_order_seq_cst);
   own.awaited.store(awaited.pack(), std::memory_order_seq_cst);  // whoever sees the flag sees this too
   own.is_asleep.store(1, std::memory_order_seq_cst);
-  if (!is_over()) sleep_while(own.bell, rung);
+  if (!is_over()) sleep_while(own.bell, rung, 0);
   own.is_asleep.store(0, std::memory_order_relaxed);
 }
 

@@ -34,7 +34,7 @@ class SlicedAdasum {
     for (const std::int64_t count : call.tensor_counts) {
       const auto* const input = static_cast<const std::byte*>(call.input);
       add(input == nullptr ? nullptr : input + begin, static_cast<std::byte*>(call.output) + begin, count);
-      begin += shm::bytes_of(call.dtype, count);
+      begin += bytes_of(call.dtype, count);
     }
   }
 
@@ -54,7 +54,7 @@ class SlicedAdasum {
 
  private:
   void add(const void* input, void* output, std::int64_t count) {
-    const std::size_t bytes = shm::bytes_of(call_.dtype, count);
+    const std::size_t bytes = bytes_of(call_.dtype, count);
     const auto* const from = static_cast<const std::byte*>(input != nullptr ? input : output);
     auto* const to = static_cast<std::byte*>(output);
     for (int member = 0; member < size(); ++member) {
@@ -80,7 +80,7 @@ class SlicedAdasum {
     std::size_t offset = 0;
     for (std::size_t i = 0; i < own_counts_.size(); ++i) {
       if (own_counts_[i] > 0) f(i, offset, own_counts_[i]);
-      offset += shm::bytes_of(call_.dtype, own_counts_[i]);
+      offset += bytes_of(call_.dtype, own_counts_[i]);
     }
   }
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "runtime/collectives/kernels/adasum.h"
-#include "runtime/collectives/kernels/kernels.h"
 #include "runtime/collectives/shm/shm_collectives.h"
 
 namespace hvd::collectives {
@@ -24,35 +22,17 @@ ShmBackend::~ShmBackend() = default;
 
 std::string ShmBackend::why_not(const CallTraits& call) const {
   if (!set_.why_not.empty()) return set_.why_not;
-  if (call.memory != MemoryKind::kHost) return "it reaches host memory only";
-  switch (call.op) {
-    case OpType::kAllreduce:
-    case OpType::kReducescatter:
-      if (!kernels::can_reduce(call.dtype, call.reduce_op)) {
-        return std::string(data_type_name(call.dtype)) + " tensors have no reduction " +
-               std::string(reduce_op_name(call.reduce_op));
-      }
-      // It adds in another order than Gloo, which would come in where memory can't be shared the next time.
-      if (set_.deterministic && set_.ranks.size() > 2) return "HOROVOD_DETERMINISTIC with more than 2 ranks";
-      return "";
-    case OpType::kAdasum:
-      if (!kernels::can_adasum(call.dtype)) {
-        return std::string(data_type_name(call.dtype)) + " tensors have no Adasum; floating point is needed";
-      }
-      // It adds products slice by slice, and Gloo, as above, does not.
-      return set_.deterministic ? "HOROVOD_DETERMINISTIC" : "";
-    case OpType::kAllgather:
-    case OpType::kAlltoall:
-    case OpType::kBroadcast:
-    case OpType::kBarrier: return "";
-    default: return "it has no " + std::string(op_type_name(call.op));
-  }
+  if (std::string reason = why_not_in_host_memory(call); !reason.empty()) return reason;
+  if (!set_.deterministic) return "";
+  // It adds products slice by slice, and in another order than Gloo, which would come in where memory can't be shared
+  // the next time.
+  if (call.op == OpType::kAdasum) return "HOROVOD_DETERMINISTIC";
+  return is_reduction(call.op) && set_.ranks.size() > 2 ? "HOROVOD_DETERMINISTIC with more than 2 ranks" : "";
 }
 
 void ShmBackend::start(const CollectiveCall& call, Completion done) {
-  const std::string reason = why_not({call.op, call.dtype, call.reduce_op, call.memory});
-  if (!reason.empty()) return done(Status::invalid_argument("shm does not take this call: " + reason));
-  done(collectives_->run(call));
+  Status taken = check(call);
+  done(taken.is_ok() ? collectives_->run(call) : std::move(taken));
 }
 
 void ShmBackend::abort(const Status& why) {

@@ -33,7 +33,7 @@ struct ShmSet {
 // Collectives of ranks on one host through memory that they have mapped: each puts in what others need, in chunks, and
 // takes out what it needs (docs/design/shared-memory.md). start() runs the call on the calling thread and calls `done`
 // before it returns; abort() wakes start().
-class ShmBackend final : public CollectiveBackend {
+class ShmBackend final : public HostBackend {
  public:
   // Requires: `memory` has a segment of this host's ranks unless the set says why not.
   ShmBackend(const SharedMemory& memory, ShmSet set);
@@ -47,10 +47,6 @@ class ShmBackend final : public CollectiveBackend {
   // "direct": tensors in memory that all have mapped; "cma": private ones that were read in their processes; "staged".
   std::string_view path() const override;
   PeerProgress progress() const override;
-  const Memory& memory(MemoryKind) const override { return host_memory(); }
-  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
-    return host_memory().allocate(bytes);
-  }
 
  private:
   const ShmSet set_;

@@ -75,7 +75,7 @@ Status ShmCollectives::start(const CollectiveCall& call) {
 }
 
 Status ShmCollectives::broadcast(const CollectiveCall& call) {
-  const std::size_t total = shm::bytes_of(call.dtype, call.count);
+  const std::size_t total = bytes_of(call.dtype, call.count);
   auto* const data = static_cast<std::byte*>(call.output);
   for (std::uint64_t c = 0; c < pieces(total, kSlotBytes); ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());

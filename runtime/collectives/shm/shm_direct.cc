@@ -8,7 +8,6 @@
 
 namespace hvd::collectives {
 
-using shm::bytes_of;
 using shm::kPieceBytes;
 using shm::Part;
 
@@ -75,7 +74,7 @@ Status ShmCollectives::reduce_direct(const CollectiveCall& call, std::uint64_t r
 
 void ShmCollectives::reduce_everywhere(const CollectiveCall& call, const std::vector<std::byte*>& memory,
                                        Part piece) const {
-  alignas(shm::kCacheLine) std::array<std::byte, kPieceBytes> sum;
+  alignas(kCacheLine) std::array<std::byte, kPieceBytes> sum;
   const auto n = static_cast<std::int64_t>(piece.size / element_size(call.dtype));
   for (std::size_t member = 1; member < memory.size(); ++member) {
     const std::byte* const left = member == 1 ? memory[0] + piece.begin : sum.data();

@@ -45,8 +45,7 @@ void ShmCollectives::reduce(const CollectiveCall& call, const TensorStream& data
 Status ShmCollectives::allreduce(const CollectiveCall& call) {
   TensorStream data;
   for (const Segment& tensor : tensors_of(call)) {
-    data.add(tensor.input != nullptr ? tensor.input : tensor.output, tensor.output,
-             shm::bytes_of(call.dtype, tensor.count));
+    data.add(tensor.input != nullptr ? tensor.input : tensor.output, tensor.output, bytes_of(call.dtype, tensor.count));
   }
   if (data.size() == 0) return Status::ok();
   return data.size() <= kSmallBytes ? allreduce_small(call, data) : allreduce_large(call, data);

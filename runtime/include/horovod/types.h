@@ -43,6 +43,9 @@ enum class OpType : std::uint8_t {
 };
 inline constexpr int kOpTypeCount = 8;
 std::string_view op_type_name(OpType op);  // "allreduce", ...
+inline bool is_reduction(OpType op) {
+  return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
+}
 
 // The public numbers of hvd.Average, hvd.Sum, ...
 enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };

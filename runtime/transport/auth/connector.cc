@@ -101,7 +101,7 @@ Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
     return fd.status();
   }
   const Liveness liveness = hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData;
-  hello.nonce = random_nonce();
+  hello.nonce = crypto::random_nonce<Nonce>();
   ConnectorHandshake handshake(hello, key);
   Status shaken = configure_stream(fd.value().get(), liveness);
   std::unique_ptr<tls::Tunnel> tunnel;

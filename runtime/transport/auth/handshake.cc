@@ -36,12 +36,6 @@ std::string_view refusal_text(Refusal refusal) {
 
 }  // namespace
 
-Nonce random_nonce() {
-  Nonce nonce;
-  crypto::random_bytes(nonce);
-  return nonce;
-}
-
 Bytes Hello::encode() const {
   ByteWriter out;
   out.put_raw(as_bytes(kMagic));

@@ -29,7 +29,6 @@ inline constexpr int kMaxSockets = 8;
 
 inline constexpr std::size_t kNonceSize = 32;
 using Nonce = std::array<std::uint8_t, kNonceSize>;
-Nonce random_nonce();
 
 // Why an acceptor refuses a well-formed hello. Sent in clear to help the error text; nobody trusts it.
 enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4, kSecret = 5, kTls = 6 };

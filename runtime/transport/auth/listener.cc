@@ -28,7 +28,7 @@ struct Listener::Pending {
       : id(number),
         stream(std::move(fd)),
         from(std::move(origin)),
-        handshake(random_nonce()),
+        handshake(crypto::random_nonce<Nonce>()),
         poll(loop, stream.get(), [io = std::move(on_io)](bool, bool) { io(); }),
         limit(loop, std::move(on_limit)) {}
 

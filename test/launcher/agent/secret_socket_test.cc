@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "rendezvous/client/agent_client.h"
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/loop/timer.h"
 
 using namespace hvd;
@@ -27,11 +27,8 @@ namespace {
 // Connects as a rank would; blocking, so it runs beside the loop.
 Fd connect_to(const std::string& name) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return Fd();
+  const AbstractAddress address(name);
+  if (::connect(fd.get(), address.get(), address.size()) != 0) return Fd();
   return fd;
 }
 

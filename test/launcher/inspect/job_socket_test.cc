@@ -2,13 +2,12 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include <catch2/catch.hpp>
-#include <cstddef>
-#include <cstring>
+
+#include "runtime/base/socket_io.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -17,12 +16,9 @@ namespace {
 
 Fd connect_to_own_job() {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
   const std::string name = "hvd-job-" + std::to_string(::geteuid()) + "-" + std::to_string(::getpid());
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  const AbstractAddress address(name);
+  REQUIRE(::connect(fd.get(), address.get(), address.size()) == 0);
   return fd;
 }
 

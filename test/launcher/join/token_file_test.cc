@@ -1,4 +1,4 @@
-#include "launcher/join/token_file.h"
+#include "launcher/join/sealed_link.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -2,17 +2,15 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <tuple>
 
 #include "rendezvous/protocol/agent_socket.h"
-#include "runtime/base/fd.h"
+#include "runtime/base/socket_io.h"
 #include "test/rendezvous/support/job.h"
 
 using namespace hvd;
@@ -29,11 +27,8 @@ class FakeAgent {
     std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
     crypto::random_bytes(random);
     name_ = std::string(kAgentSocketPrefix) + to_hex(random);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    REQUIRE(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    const AbstractAddress address(name_);
+    REQUIRE(bind(listener_.get(), address.get(), address.size()) == 0);
     REQUIRE(listen(listener_.get(), 4) == 0);
     thread_ = std::thread([this] {
       const Fd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -114,11 +109,8 @@ TEST_CASE("An agent that does not answer is an error at the deadline", "[multi][
   std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
   crypto::random_bytes(random);
   const std::string name = std::string(kAgentSocketPrefix) + to_hex(random);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  const AbstractAddress address(name);
+  REQUIRE(bind(listener.get(), address.get(), address.size()) == 0);
   REQUIRE(listen(listener.get(), 4) == 0);
   CHECK(fetch_credentials(name, Deadline::after(Millis(100))).status().code() == StatusCode::kTimeout);
 }

@@ -20,7 +20,7 @@ void check_exact(const Bytes& good, Decode decode) {
 }  // namespace
 
 TEST_CASE("Session bodies read back and are exact", "[unit][bodies]") {
-  const Nonce sent = random_nonce();
+  const Nonce sent = crypto::random_nonce<Nonce>();
   const Bytes bytes = encode_session(sent);
   CHECK(decode_session(bytes).value() == sent);
   CHECK(bytes.size() <= kMaxSessionBodyBytes);
@@ -38,7 +38,7 @@ TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
   const JoinBody sent{.seat = make_seat(crypto::Secret::random(), {7, 9}),
                       .environment = numbers,
                       .progress = 1ULL << 40U,
-                      .nonce = random_nonce(),
+                      .nonce = crypto::random_nonce<Nonce>(),
                       .wait = Millis(30000),
                       .row = {1, 2}};
   const Bytes bytes = encode_join(sent);

@@ -19,7 +19,7 @@ HttpRequest sample() { return {.method = "PUT", .target = "/v1/kv/s/k", .authori
 }  // namespace
 
 TEST_CASE("The field Authorization reads back what is written", "[unit][signing]") {
-  Authorization sent{.session = random_nonce(), .counter = UINT64_MAX, .mac = crypto::sha256({})};
+  Authorization sent{.session = crypto::random_nonce<Nonce>(), .counter = UINT64_MAX, .mac = crypto::sha256({})};
   const auto got = parse_authorization(format_authorization(sent));
   REQUIRE(got);
   CHECK(got->session == sent.session);
@@ -110,5 +110,5 @@ TEST_CASE("A session's key depends on the secret and on both sides' nonces", "[u
   CHECK(hex(session_key(key(), as_bytes("body"), Nonce{2})) != base);
   CHECK(hex(session_key(crypto::Secret::random(), as_bytes("body"), Nonce{1})) != base);
   CHECK(hex(store_key(key())) == hex(key().derive("kv", 0)));
-  CHECK(random_nonce() != random_nonce());
+  CHECK(crypto::random_nonce<Nonce>() != crypto::random_nonce<Nonce>());
 }

@@ -22,7 +22,7 @@ const crypto::Secret kSeatKey = crypto::Secret::random();
 Bytes join_body(int slot, RankNumbers environment = {}) {
   return encode_join({.seat = make_seat(kSeatKey, {slot, 0}),
                       .environment = environment,
-                      .nonce = random_nonce(),
+                      .nonce = crypto::random_nonce<Nonce>(),
                       .wait = Millis(1000),
                       .row = {static_cast<std::uint8_t>(slot)}});
 }

@@ -56,7 +56,7 @@ RawSession::RawSession(std::uint16_t port, const crypto::Secret& secret)
 
 bool RawSession::open() {
   HttpRequest request{.method = "POST", .target = "/v1/session", .authorization = "", .body = {}};
-  request.body = encode_session(random_nonce());
+  request.body = encode_session(crypto::random_nonce<Nonce>());
   const crypto::Digest mac = sign_request(store_key_, {}, 0, request);
   opening_ = write_request(request, "127.0.0.1", 1);
   if (!raw_.send(opening_)) return false;

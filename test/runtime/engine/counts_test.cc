@@ -68,7 +68,7 @@ ssize_t __wrap_readv(int socket, const iovec* parts, int parts_count) {
   if (size > 0) count(reads);
   return size;
 }
-// Bells in shared memory and events of a process (shm/futex.h, base/event.cc); no call has more than six arguments.
+// Bells in shared memory and events of a process (base/futex.h); no call has more than six arguments.
 long __wrap_syscall(long number, ...) {
   std::va_list list;
   va_start(list, number);

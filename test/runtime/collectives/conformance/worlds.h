@@ -35,7 +35,7 @@ class ShmWorld final : public World {
 // Over loopback.
 class GlooWorld final : public World {
  public:
-  explicit GlooWorld(int size, const GlooBackendOptions& options = {}) : options_(options) {
+  explicit GlooWorld(int size) {
     for (int rank = 0; rank < size; ++rank) sources_.emplace_back(rank, size, store_);
   }
   std::unique_ptr<CollectiveBackend> backend(const std::vector<int>& members, int rank, std::uint64_t set) override {
@@ -48,12 +48,10 @@ class GlooWorld final : public World {
                                 for (auto& message : by_rank)
                                   message.peer = members[static_cast<std::size_t>(message.peer)];
                                 return source.connect(by_rank);
-                              }},
-        options_);
+                              }});
   }
 
  private:
-  const GlooBackendOptions options_;
   MemoryStore store_;
   std::deque<ContextSource> sources_;
 };
@@ -90,9 +88,9 @@ struct Kind {
   bool takes_lists = false;
 };
 
-template <typename SomeWorld, typename... Options>
-std::function<std::unique_ptr<World>(int)> maker(Options... options) {
-  return [=](int size) -> std::unique_ptr<World> { return std::make_unique<SomeWorld>(size, options...); };
+template <typename SomeWorld>
+std::function<std::unique_ptr<World>(int)> maker() {
+  return [](int size) -> std::unique_ptr<World> { return std::make_unique<SomeWorld>(size); };
 }
 
 // Under a sanitizer, which is slow, fewer, but one of each kind.
@@ -102,12 +100,10 @@ inline std::vector<Kind> kinds() {
           {"gloo", maker<GlooWorld>(), {2}, {5}, {0, 1, 7, 35001}, 900001},
           {"hierarchical", maker<HierarchicalWorld>(), {3}, {4}, {0, 1, 7, 9001}, 70001, Values::kWhole, false}};
 #else
-  const GlooBackendOptions gloo_ring{.ring = GlooBackendOptions::Ring::kGloo};
   return {// What fits one slot of 256 KiB, what every member reduces, and one with many rounds.
           {"shm", maker<ShmWorld>(), {2, 3, 8}, {}, {0, 1, 7, 1025, 4099, 70001}, 400003, Values::kAny, true, true},
           // The small exchange's limit, odd ones, and one with many segments for each rank.
           {"gloo", maker<GlooWorld>(), {2, 3, 8}, {1, 4, 5, 6, 7}, {0, 1, 7, 1001, 16385, 140001}, 2500003},
-          {"gloo with its own ring", maker<GlooWorld>(gloo_ring), {}, {3}, {0, 1, 7, 35001}, 900001},
           {"hierarchical",
            maker<HierarchicalWorld>(),
            {3, 5, 8},

@@ -112,7 +112,6 @@ class ContextSource {
 };
 
 struct RunOptions {
-  GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs;
   int adasum_local_size = 1;
   bool deterministic = false;
 };
@@ -129,7 +128,6 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
       ContextSource source(rank, size, store);
       {
         GlooBackendOptions backend_options;
-        backend_options.ring = options.ring;
         backend_options.adasum_local_size = options.adasum_local_size;
         backend_options.deterministic = options.deterministic;
         GlooBackend backend(

@@ -6,7 +6,7 @@
 #include <future>
 
 #include "runtime/base/deadline.h"
-#include "runtime/collectives/shm/futex.h"
+#include "runtime/base/futex.h"
 #include "runtime/collectives/shm/rounds.h"
 #include "test/runtime/collectives/shm/cma_members.h"
 

@@ -1,12 +1,9 @@
 // Who gets the memory of a host, and what all ranks come to.
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <fstream>
 #include <future>
 
@@ -27,12 +24,8 @@ HandOverOptions options_of(int rank, std::vector<int> ranks, std::uint8_t job = 
 
 Fd connect_to(const std::string& name) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  REQUIRE(connect_socket(fd.get(), reinterpret_cast<const sockaddr*>(&address), size, Deadline::after(kPatience), -1)
-              .is_ok());
+  const AbstractAddress address(name);
+  REQUIRE(connect_socket(fd.get(), address.get(), address.size(), Deadline::after(kPatience), -1).is_ok());
   return fd;
 }
 

@@ -62,7 +62,7 @@ Outcome welcome_late(const Door& door, const AcceptorIdentity& identity, Deadlin
   while (!outcome.welcomed) {
     const Fd fd = door.accept_one(deadline);
     if (!fd.valid()) break;
-    AcceptorHandshake handshake(random_nonce());
+    AcceptorHandshake handshake(crypto::random_nonce<Nonce>());
     bool good = true;
     while (good && !handshake.needs_identity()) good = feed(fd.get(), handshake, deadline);
     if (good) handshake.admit(identity);
