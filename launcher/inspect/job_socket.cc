@@ -186,7 +186,7 @@ int ask_job(int job, const std::string& word) {
   const bool is_complete = text.starts_with('0');
   text.remove_prefix(std::min<std::size_t>(text.size(), 1));
   // The terminal takes commands from our own user alone.
-  const std::string shown = peer.uid == ::geteuid() ? std::string(text) : without_controls(text, "\n\t");
+  const std::string shown = peer.value().uid == ::geteuid() ? std::string(text) : without_controls(text, "\n\t");
   std::fwrite(shown.data(), 1, shown.size(), stdout);
   if (!answer.end.is_ok()) return fail(word, "process " + std::to_string(job) + " " + answer.end.message());
   return is_complete ? 0 : 1;
