@@ -124,6 +124,20 @@ def check_ranks(job: Job, ranks: int) -> None:
     assert all(skipped == "" for _, _, skipped in summaries), "what does not fit is deselected, with a reason"
 
 
+def run_rank_tests(
+    horovodrun: Callable[..., Job],
+    starter: str,
+    ranks: int,
+    env: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+    deadline_s: float = 600.0,
+) -> None:
+    """Runs the tests of the folder ranks/ next to the file `starter` on all ranks of a job. See rank_world.py."""
+    pytest_of_a_rank = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(starter).parent / "ranks"))
+    env = {"HVD_RANK_TESTS": "1", **(env or {})}
+    check_ranks(horovodrun(ranks, *pytest_of_a_rank, env=env, flags=flags, deadline_s=deadline_s), ranks)
+
+
 def heard_of_end(job: Job) -> tuple[float, str]:
     """After how many seconds rank 0 heard that a rank ended (ends.py), and what."""
     ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)

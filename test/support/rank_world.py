@@ -2,6 +2,8 @@
 
 All ranks of a job run the same tests in the same order, one world for the whole folder. `two_ranks` marks modules that
 two ranks prove enough for `make test`; `make test-slow` runs them on one and three as well (HVD_EVERY_SIZE=1).
+
+A job of rank tests has HVD_RANK_TESTS=1 (jobs.py). Folders that make no sense without one are left out elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from horovod import _core
 
 SIZE = int(os.environ.get("HOROVOD_SIZE", "1"))
 EVERY_SIZE = os.environ.get("HVD_EVERY_SIZE") == "1"
+LEFT_OUT = [] if os.environ.get("HVD_RANK_TESTS") == "1" else ["*"]  # for collect_ignore_glob
 
 
 # What tracing leaves is many objects that live on: looking for garbage among them, as often as Python does by default, is

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from jobs import ROOT, check_ranks, run_to_end
+from jobs import ROOT, run_rank_tests, run_to_end
 
 HERE = Path(__file__).parent
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(HERE / "ranks"))
-ENV = {"HVD_LIGHTNING_RANKS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_lightning_ranks_agree(horovodrun: Any, ranks: int) -> None:
-    check_ranks(horovodrun(ranks, *PYTEST, env=ENV, deadline_s=300.0), ranks)
+    run_rank_tests(horovodrun, __file__, ranks, {"OMP_NUM_THREADS": "1"}, deadline_s=300.0)
 
 
 @pytest.mark.parametrize(("how", "said"), [("raises", "this rank has had enough"), ("killed", "rank 1 .*SIGKILL")])
