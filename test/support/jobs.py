@@ -138,6 +138,15 @@ def run_rank_tests(
     check_ranks(horovodrun(ranks, *pytest_of_a_rank, env=env, flags=flags, deadline_s=deadline_s), ranks)
 
 
+def assert_learned(job: Job, last_line: str) -> None:
+    """An example for the digits succeeded, and ended with this line, in which _ stands for an accuracy."""
+    assert job.code == 0, job.text
+    pattern = re.escape(last_line).replace("_", r"(0\.\d+|1\.0+)")
+    last = re.search(f"{pattern}$", job.out.strip().splitlines()[-1])
+    assert last, job.text
+    assert float(last[1]) >= 0.95
+
+
 def heard_of_end(job: Job) -> tuple[float, str]:
     """After how many seconds rank 0 heard that a rank ended (ends.py), and what."""
     ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
