@@ -156,6 +156,24 @@ def heard_of_end(job: Job) -> tuple[float, str]:
     return float(heard[1]) - float(ended[1]), heard[2]
 
 
+def assert_heard_soon(run: Callable[[], Job], error: str) -> None:
+    """That rank 0 of the job that `run` runs gets this error, which names rank 1 unless it is a Ctrl-C, soon after."""
+
+    def seconds() -> float:
+        job = run()
+        after, what = heard_of_end(job)
+        assert what.startswith(error), what
+        if error == "KeyboardInterrupt":
+            # 1 where the launcher had to end it: leaving may take longer than the second that it gets.
+            assert job.code in (130, 1), job.text
+        else:
+            assert job.code != 0, job.text
+            assert "rank 1" in what
+        return after
+
+    assert_soon(seconds, 2.0)
+
+
 # The beginning of a script whose ranks have met.
 INIT_TORCH = "import os, sys, time, torch, horovod.torch as hvd\nhvd.init()\nhvd.allreduce(torch.ones(3))\n"
 
