@@ -44,7 +44,7 @@ def run_keras(runs: Any, name: str, ranks: int, launcher: list[str], mode: str =
 
 def run_collectives(runs: Any, name: str, ranks: int, launcher: list[str], **more: str) -> None:
     test_settings = {
-        "HVD_JAX_RANKS": "1",
+        "HVD_RANK_TESTS": "1",
         "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
         "JAX_ENABLE_X64": "1",  # all types
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of the time

@@ -1,4 +1,4 @@
-"""Fixtures of the unit tests: the Python package on a core that exists only in memory."""
+"""Fixtures of the unit tests: the Python package on a core that does what a test wants."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def fake_uninitialized() -> Iterator[Fake]:
         sys.modules["horovod._core"] = make_module(core)
         yield Fake(core, importlib.import_module("horovod.torch"))
     finally:
+        core.shutdown()
         for name in _own_modules():
             del sys.modules[name]
         sys.modules.update(before)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 from when_waiting import when_waiting
 
@@ -37,3 +39,21 @@ def end(rank: int) -> None:
             say_end()
             raise ValueError("no more of this")
         end_now(SIGNALS[sys.argv[1]])
+
+
+def steps(rank: int) -> Iterator[int]:
+    """More than a script gets to."""
+    for number in range(1_000_000):
+        if number == END_IN_STEP:
+            end(rank)
+        yield number
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[None]:
+    """Says what the block raises, and when."""
+    try:
+        yield
+    except BaseException as error:
+        print("heard", time.time(), type(error).__name__, str(error).splitlines()[:1], flush=True)
+        raise

@@ -124,6 +124,29 @@ def check_ranks(job: Job, ranks: int) -> None:
     assert all(skipped == "" for _, _, skipped in summaries), "what does not fit is deselected, with a reason"
 
 
+def run_rank_tests(
+    horovodrun: Callable[..., Job],
+    starter: str,
+    ranks: int,
+    env: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+    deadline_s: float = 600.0,
+) -> None:
+    """Runs the tests of the folder ranks/ next to the file `starter` on all ranks of a job. See rank_world.py."""
+    pytest_of_a_rank = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(starter).parent / "ranks"))
+    env = {"HVD_RANK_TESTS": "1", **(env or {})}
+    check_ranks(horovodrun(ranks, *pytest_of_a_rank, env=env, flags=flags, deadline_s=deadline_s), ranks)
+
+
+def assert_learned(job: Job, last_line: str) -> None:
+    """An example for the digits succeeded, and ended with this line, in which _ stands for an accuracy."""
+    assert job.code == 0, job.text
+    pattern = re.escape(last_line).replace("_", r"(0\.\d+|1\.0+)")
+    last = re.search(f"{pattern}$", job.out.strip().splitlines()[-1])
+    assert last, job.text
+    assert float(last[1]) >= 0.95
+
+
 def heard_of_end(job: Job) -> tuple[float, str]:
     """After how many seconds rank 0 heard that a rank ended (ends.py), and what."""
     ended = re.search(r"<stdout>:ends ([\d.]+)", job.out)
@@ -131,6 +154,24 @@ def heard_of_end(job: Job) -> tuple[float, str]:
     assert ended, job.text
     assert heard, job.text
     return float(heard[1]) - float(ended[1]), heard[2]
+
+
+def assert_heard_soon(run: Callable[[], Job], error: str) -> None:
+    """That rank 0 of the job that `run` runs gets this error, which names rank 1 unless it is a Ctrl-C, soon after."""
+
+    def seconds() -> float:
+        job = run()
+        after, what = heard_of_end(job)
+        assert what.startswith(error), what
+        if error == "KeyboardInterrupt":
+            # 1 where the launcher had to end it: leaving may take longer than the second that it gets.
+            assert job.code in (130, 1), job.text
+        else:
+            assert job.code != 0, job.text
+            assert "rank 1" in what
+        return after
+
+    assert_soon(seconds, 2.0)
 
 
 # The beginning of a script whose ranks have met.

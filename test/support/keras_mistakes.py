@@ -1,63 +1,13 @@
-"""Mistakes that both modules for Keras answer alike: the tests of each are these and its own.
-
-The test modules of the two import all names of this one, and their conftest has the fixture `face`.
-"""
+"""Mistakes that both modules for Keras answer alike (keras_face.py)."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-DATA = (np.ones((4, 1), np.float32), np.ones((4, 1), np.float32))
-
-
-@dataclass(frozen=True)
-class Face:
-    """A Keras, and the module of Horovod for it."""
-
-    keras: Any
-    hvd: Any
-
-    def sgd(self, **options: Any) -> Any:
-        return self.hvd.DistributedOptimizer(self.keras.optimizers.SGD(0.05), **options)
-
-    def scaling(self, optimizer: Any) -> Any:
-        return self.keras.mixed_precision.LossScaleOptimizer(optimizer)
-
-    def model(self, optimizer: Any, kind: Any = None) -> Any:
-        layers = self.keras.layers
-        made = (kind or self.keras.Sequential)([layers.Input((1,)), layers.Dense(1)])
-        made.compile(optimizer, loss="mse")
-        return made
-
-    def callbacks(self) -> list[Any]:
-        callbacks = self.hvd.callbacks
-        return [
-            callbacks.BroadcastGlobalVariablesCallback(0),
-            callbacks.MetricAverageCallback(),
-            callbacks.LearningRateScheduleCallback(0.1, 1.0),
-            callbacks.LearningRateWarmupCallback(0.1),
-        ]
-
-    def usable(self) -> bool:
-        """The session works: a small allreduce gives the right answer."""
-        return bool(float(self.hvd.allreduce([1.0], average=None, op=self.hvd.Sum)[0]) == self.hvd.size())
-
-    def warnings_of(self, model: Any) -> list[str]:
-        """What fit() says of optimizers."""
-        return warnings_of(lambda: model.fit(*DATA, verbose=0, callbacks=self.callbacks()))
-
-
-def warnings_of(run: Callable[[], Any]) -> list[str]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run()
-    return [str(warning.message) for warning in caught if "hvd.DistributedOptimizer" in str(warning.message)]
+from keras_face import DATA, Face
 
 
 def test_only_optimizers_are_wrapped_and_once_only(face: Face) -> None:

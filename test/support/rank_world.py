@@ -2,6 +2,8 @@
 
 All ranks of a job run the same tests in the same order, one world for the whole folder. `two_ranks` marks modules that
 two ranks prove enough for `make test`; `make test-slow` runs them on one and three as well (HVD_EVERY_SIZE=1).
+
+A job of rank tests has HVD_RANK_TESTS=1 (jobs.py). Folders that make no sense without one are left out elsewhere.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from horovod import _core
 
 SIZE = int(os.environ.get("HOROVOD_SIZE", "1"))
 EVERY_SIZE = os.environ.get("HVD_EVERY_SIZE") == "1"
+LEFT_OUT = [] if os.environ.get("HVD_RANK_TESTS") == "1" else ["*"]  # for collect_ignore_glob
 
 
 # What tracing leaves is many objects that live on: looking for garbage among them, as often as Python does by default, is
@@ -53,3 +58,19 @@ def check_nothing_is_left(sets_too: bool = True) -> None:
     assert not left, f"the test left operations pending: {left}"
     sets = {number: ranks for number, ranks in _core.process_sets().items() if number != 0}
     assert not (sets_too and sets), f"the test left process sets: {sets}"
+
+
+def array_of(rank: int, dtype: str = "float32", shape: tuple[int, ...] = (4, 3)) -> Any:
+    """Small whole numbers, which every type holds, sums of three ranks too; others on each rank."""
+    return (np.arange(np.prod(shape)).reshape(shape) % 7 + 3 * rank + 1).astype(dtype)
+
+
+def everybodys(dtype: str = "float32", shape: tuple[int, ...] = (4, 3)) -> list[Any]:
+    """In double precision."""
+    return [array_of(rank, dtype, shape).astype(np.float64) for rank in range(_core.size())]
+
+
+def assert_values(made: Any, expected: Any, dtype: str) -> None:
+    assert made.dtype == np.dtype(dtype)
+    assert made.shape == np.shape(expected)
+    np.testing.assert_array_equal(made.astype(np.float64), expected)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs import check_ranks
+from jobs import run_rank_tests
 
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "ranks"))
 ENV = {
-    "HVD_JAX_RANKS": "1",
     "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
     "JAX_ENABLE_X64": "1",  # all types
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiling is most of the time
@@ -21,4 +18,4 @@ ENV = {
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_jax_ranks_agree(horovodrun: Any, ranks: int) -> None:
-    check_ranks(horovodrun(ranks, *PYTEST, env=ENV, deadline_s=600.0), ranks)
+    run_rank_tests(horovodrun, __file__, ranks, ENV)

@@ -5,13 +5,11 @@ horovodrun -np 2 python train_until_lost.py kill|stall
 
 from __future__ import annotations
 
-import time
-
 import jax
 import optax
 
 import horovod.jax as hvd
-from ends import END_IN_STEP, end
+from ends import hearing, steps
 
 
 def main() -> None:
@@ -25,22 +23,14 @@ def main() -> None:
         updates, state = optimizer.update(jax.grad(lambda x: (x**2).sum())(params), state)
         return optax.apply_updates(params, updates), state
 
-    try:
-        for number in range(1_000_000):
-            if number == END_IN_STEP:
-                end(hvd.rank())
-            params, state = step(params, state)
-            jax.block_until_ready(params)
-    except jax.errors.JaxRuntimeError as error:
-        print("raised", type(error).__name__, flush=True)
+    with hearing():
         try:
+            for _ in steps(hvd.rank()):
+                params, state = step(params, state)
+                jax.block_until_ready(params)
+        except jax.errors.JaxRuntimeError as error:
+            print("raised", type(error).__name__, flush=True)
             hvd.raise_failure()
-        except BaseException as cause:
-            print("heard", time.time(), type(cause).__name__, str(cause).splitlines()[:1], flush=True)
-            raise
-    except KeyboardInterrupt:
-        print("heard", time.time(), "KeyboardInterrupt", flush=True)
-        raise
 
 
 if __name__ == "__main__":

@@ -212,14 +212,20 @@ def test_a_host_that_nobody_can_start_is_named(start_job: StartJob, tmp_path: Pa
     job.wait_all_gone()
 
 
+# Shells' scripts: five hundred Pythons would be most of the time.
+IN_A_TREE = ('while [ "$1" != "--" ]; do shift || exit 255; done\nexec sh -c "$3"', "--fan-out", "22", "--ssh-program")
+ALL_FROM_HERE = ('shift\nexec "$@"', "--rsh")
+
+
 @pytest.mark.slow
-def test_five_hundred_hosts_in_a_tree_start_and_leave_nothing(start_job: StartJob, tmp_path: Path) -> None:
-    ssh = tmp_path / "ssh"  # a shell's: five hundred Pythons would be most of the time
-    ssh.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift || exit 255; done\nexec sh -c "$3"\n')
-    ssh.chmod(0o755)
+@pytest.mark.parametrize("how", [IN_A_TREE, ALL_FROM_HERE], ids=["in a tree", "all from here"])
+def test_five_hundred_hosts_start_and_leave_nothing(start_job: StartJob, tmp_path: Path, how: tuple[str, ...]) -> None:
+    starter = tmp_path / "starter"
+    starter.write_text(f"#!/bin/sh\n{how[0]}\n")
+    starter.chmod(0o755)
     hosts = ",".join(f"{network}.{host}" for network in ("198.51.100", "203.0.113") for host in range(1, 251))
     begin = time.monotonic()
-    job = start(start_job, str(ssh), "true", hosts=hosts, fan_out="22", start_timeout=120)
+    job = start_job("-np", "500", "-H", hosts, *how[1:], str(starter), "--start-timeout", "120", "true")
     assert job.wait() == 0, job
     print(f"500 hosts in {time.monotonic() - begin:.1f} s, with a load of {os.getloadavg()[0]:.1f}")
     assert job.err == ""

@@ -1,20 +1,19 @@
 """Tests in this folder run on every rank of a job at once.
 
-    HVD_JAX_RANKS=1 JAX_ENABLE_X64=1 HOROVOD_DYNAMIC_PROCESS_SETS=1 horovodrun -np 2 python -m pytest -x test/e2e/jax/ranks
+    HVD_RANK_TESTS=1 JAX_ENABLE_X64=1 HOROVOD_DYNAMIC_PROCESS_SETS=1 horovodrun -np 2 python -m pytest -x test/e2e/jax/ranks
 
-test_jax_ranks.py starts them; collected without HVD_JAX_RANKS they are left out.
+test_jax_ranks.py starts them; collected without HVD_RANK_TESTS they are left out.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from rank_world import check_nothing_is_left, choose
+from rank_world import LEFT_OUT, check_nothing_is_left, choose
 
-collect_ignore_glob = [] if os.environ.get("HVD_JAX_RANKS") == "1" else ["*"]
+collect_ignore_glob = LEFT_OUT
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 import horovod.jax as hvd
+from rank_world import array_of, assert_values, everybodys
 
 TYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 WAYS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
@@ -17,25 +18,13 @@ WAYS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 }
 
 
-def array_of(rank: int, dtype: str = "float32", shape: tuple[int, ...] = (4, 3)) -> Any:
-    """Small whole numbers, which every type holds, sums of three ranks too; others on each rank."""
-    return (np.arange(np.prod(shape)).reshape(shape) % 7 + 3 * rank + 1).astype(jax.numpy.dtype(dtype))
-
-
 def mine(dtype: str = "float32", shape: tuple[int, ...] = (4, 3)) -> Any:
     return jax.numpy.asarray(array_of(hvd.rank(), dtype, shape))
 
 
-def everybodys(dtype: str = "float32", shape: tuple[int, ...] = (4, 3)) -> list[Any]:
-    """In double precision."""
-    return [array_of(rank, dtype, shape).astype(np.float64) for rank in range(hvd.size())]
-
-
 def assert_is(made: Any, expected: Any, dtype: str = "float32") -> None:
     assert isinstance(made, jax.Array)
-    assert made.dtype == jax.numpy.dtype(dtype)
-    assert made.shape == np.shape(expected)
-    np.testing.assert_array_equal(np.asarray(made).astype(np.float64), expected)
+    assert_values(np.asarray(made), expected, dtype)
 
 
 def assert_usable() -> None:

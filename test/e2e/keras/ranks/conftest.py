@@ -26,7 +26,7 @@ OTHERS = {
 }
 
 collect_ignore_glob = [] if BACKEND in OTHERS else ["*"]
-pytest.register_assert_rewrite("keras_mistakes")
+pytest.register_assert_rewrite("keras_face", "keras_mistakes", "keras_saving", "keras_elastic")
 
 
 class _Hiding:
@@ -64,13 +64,13 @@ def session() -> Iterator[None]:
     check_nothing_is_left()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def face() -> Any:
     """The package keras, with horovod.keras."""
     import keras
 
     import horovod.keras as hvd
-    from keras_mistakes import Face
+    from keras_face import Face
 
     return Face(keras, hvd)
 

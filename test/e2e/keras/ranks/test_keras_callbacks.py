@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -187,15 +186,3 @@ def test_the_momentum_of_compiled_steps_stays(compiled: bool) -> None:
     schedule = callbacks.LearningRateScheduleCallback(0.05, 0.5)
     fit(model, my_rows(2), ROWS, epochs=2, callbacks=[schedule, rates])
     np.testing.assert_allclose(rates.momenta, [0.9, 0.9, 0.9 if compiled else 0.45, 0.9], rtol=1e-6)
-
-
-# Files
-
-
-def test_the_best_model_is_kept(tmp_path: Path) -> None:
-    best = callbacks.BestModelCheckpoint(monitor="loss", mode="min")
-    best.filepath = str(tmp_path / "best.keras")
-    model = make_model(distributed())
-    fit(model, my_rows(2), ROWS, epochs=2, callbacks=[callbacks.MetricAverageCallback(), best])
-    assert best.save_best_only
-    assert Path(best.filepath).exists()

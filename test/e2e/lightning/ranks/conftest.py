@@ -4,34 +4,37 @@ which fails the others too instead of leaving them waiting.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-if os.environ.get("HVD_LIGHTNING_RANKS") == "1":
+from rank_world import LEFT_OUT, check_nothing_is_left, choose
+
+collect_ignore_glob = LEFT_OUT
+
+
+@pytest.fixture(autouse=True)
+def session() -> Iterator[None]:
+    """An initialised Horovod, and other random numbers on each rank."""
     import torch
 
     import horovod.torch as hvd
-    from rank_world import check_nothing_is_left, choose
 
-    @pytest.fixture(autouse=True)
-    def session() -> Iterator[None]:
-        """An initialised Horovod, and other random numbers on each rank."""
-        hvd.init()
-        torch.set_num_threads(1)
-        torch.manual_seed(100 + hvd.rank())
-        yield
-        check_nothing_is_left()
+    hvd.init()
+    torch.set_num_threads(1)
+    torch.manual_seed(100 + hvd.rank())
+    yield
+    check_nothing_is_left()
 
-    @pytest.fixture
-    def folder(tmp_path: Path) -> Path:
-        """One folder for all ranks."""
-        return Path(hvd.broadcast_object(str(tmp_path), 0))
 
-    def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-        choose(config, items)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One folder for all ranks."""
+    import horovod.torch as hvd
 
-else:
-    collect_ignore_glob = ["*"]
+    return Path(hvd.broadcast_object(str(tmp_path), 0))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    choose(config, items)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import horovod.torch as hvd
-
-if os.environ.get("HVD_LIGHTNING_PACKAGE") == "lightning":
-    import lightning.pytorch as pl
-else:
-    import pytorch_lightning as pl
-
 from horovod.torch.lightning import HorovodStrategy
 
 __all__ = [

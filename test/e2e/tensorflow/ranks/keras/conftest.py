@@ -9,11 +9,11 @@ import tensorflow as tf
 
 import horovod.tensorflow.keras as hvd
 
-pytest.register_assert_rewrite("keras_mistakes")
+pytest.register_assert_rewrite("keras_face", "keras_mistakes", "keras_saving", "keras_elastic")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def face() -> Any:
-    from keras_mistakes import Face
+    from keras_face import Face
 
     return Face(tf.keras, hvd)

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from keras_face import DATA, Face
 from keras_mistakes import *  # noqa: F403  the tests that horovod.keras has too
-from keras_mistakes import DATA, Face
 from tf_world import KERAS_3
 
 pytestmark = pytest.mark.two_ranks

@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from keras_elastic import *  # noqa: F403  the tests that horovod.keras has too
 from tf_world import KERAS_3
 
 pytestmark = pytest.mark.two_ranks
 
 keras = tf.keras
-
-
-class State(SimpleNamespace):
-    """What the callbacks need of a state."""
-
-    def commit(self) -> None:
-        self.commits.append((self.epoch, self.batch))
-
-
-def test_the_callbacks_of_elastic_training() -> None:
-    state = State(batch=2, epoch=3, commits=[])
-    elastic = hvd_keras.elastic
-    shortened = elastic.UpdateBatchStateCallback(state)
-    seen = []
-
-    class Steps(keras.callbacks.Callback):  # type: ignore[misc,name-defined]
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            seen.append(shortened.params["steps"])
-
-    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
-    model.compile(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
-    rows = np.ones((4, 1), np.float32)
-    commits = elastic.CommitStateCallback(state, batches_per_commit=2)
-    epochs = elastic.UpdateEpochStateCallback(state)
-    model.fit(rows, rows, batch_size=1, epochs=2, verbose=0, callbacks=[shortened, Steps(), epochs, commits])
-    assert seen == [2, 4]
-    assert state.commits == [(3, 3), (4, 0), (4, 1), (4, 3), (5, 0)]
-    with pytest.raises(ValueError, match="batches_per_commit"):
-        elastic.CommitStateCallback(state, batches_per_commit=0)
-
-
-def test_a_tf_keras_state() -> None:
-    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
-    model.compile(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
-    state = hvd_keras.elastic.KerasState(model, epoch=hvd.rank())
-    rows = np.full((4, 1), float(hvd.rank() + 1), np.float32)
-    model.fit(rows, rows, batch_size=1, verbose=0)
-    model.layers[-1].kernel.assign([[float(hvd.rank())]])
-    state.sync()
-    assert state.epoch == 0
-    assert model.get_weights()[0] == 0.0
-    model.fit(rows, rows, batch_size=1, verbose=0)
-    assert model.get_weights()[0] != 0.0
-    state.restore()
-    assert model.get_weights()[0] == 0.0
 
 
 @pytest.mark.parametrize("done", [1, 2])

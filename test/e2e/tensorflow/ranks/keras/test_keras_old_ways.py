@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,36 +210,3 @@ def test_values_in_a_session() -> None:
         assert session.run(variable)[0] == 1.0
     with tf.Graph().as_default(), pytest.raises(ValueError, match="session") if KERAS_3 else tf.Graph().as_default():
         hvd_keras.allgather([1.0], name="no_session")
-
-
-class OwnOptimizer(keras.optimizers.RMSprop):  # type: ignore[misc,name-defined]
-    """A user's optimizer."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-
-
-@pytest.mark.parametrize("suffix", [".keras", ".h5"])
-@pytest.mark.parametrize("name", ["OwnOptimizer", "RMSprop"])
-def test_a_factory_makes_the_optimizer_of_a_file(tmp_path: Path, suffix: str, name: str) -> None:
-    base = {"OwnOptimizer": OwnOptimizer, "RMSprop": keras.optimizers.RMSprop}[name]
-    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2)])
-    loss = keras.losses.MeanSquaredError()
-    model.compile(hvd_keras.DistributedOptimizer(base(learning_rate=0.25)), loss=loss)
-    model.fit(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32), verbose=0)
-    path = str(tmp_path / f"model{suffix}")
-    model.save(path)
-    made = []
-
-    def make(**config: Any) -> Any:
-        made.append(config)
-        return hvd_keras.DistributedOptimizer(base(**config))
-
-    loaded = hvd_keras.load_model(path, custom_objects={name: make})
-    assert type(loaded.optimizer).__module__ == "horovod._keras"
-    assert type(loaded.optimizer).__name__ == name
-    assert float(loaded.optimizer.learning_rate.numpy()) == 0.25
-    assert made
-    if KERAS_3:  # Keras 2 restores with the first step
-        for ours, theirs in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
-            np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))

@@ -9,24 +9,19 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
-from tf_world import KERAS_3
+from keras_saving import *  # noqa: F403  the tests that horovod.keras has too
+from keras_saving import FORMATS
 
 pytestmark = pytest.mark.two_ranks
 
 keras = tf.keras
 DATA = (np.ones((4, 2), np.float32), np.ones((4, 1), np.float32))
-FORMATS = ("model.keras", "model.h5")
-
-
-class Slow(keras.optimizers.SGD):  # type: ignore[misc,name-defined]
-    """An optimizer that Keras does not know."""
 
 
 def compiled(optimizer: Any = None) -> Any:
@@ -49,7 +44,7 @@ def variables_of(model: Any) -> list[Any]:
     return [np.asarray(variable) for variable in (variables() if callable(variables) else variables)]
 
 
-def saved(model: Any, path: Path) -> str:
+def saved_as(model: Any, path: Path) -> str:
     model.save(str(path))
     return str(path)
 
@@ -68,28 +63,6 @@ def assert_trains_together(model: Any) -> None:
     assert all(other == weights[0] for other in weights)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_model_loads_with_its_state(name: str, tmp_path: Path) -> None:
-    model = trained()
-    path = saved(model, tmp_path / name)
-    plain = keras.models.load_model(path)
-    assert type(plain.optimizer) is keras.optimizers.Adam
-    loaded = hvd_keras.load_model(path)
-    assert_same_state(loaded, model)
-    assert type(loaded.optimizer).__name__ == "Adam"
-    assert float(loaded.optimizer.learning_rate.numpy()) == pytest.approx(0.03)
-    assert_trains_together(loaded)
-
-
-def test_an_open_file_is_loaded(tmp_path: Path) -> None:
-    model = trained()
-    path = saved(model, tmp_path / "model.h5")
-    with h5py.File(path, "r") as file:
-        loaded = hvd_keras.load_model(file)
-    assert_same_state(loaded, model)
-    assert_trains_together(loaded)
-
-
 def test_weights_are_loaded(tmp_path: Path) -> None:
     model = trained()
     path = str(tmp_path / "model.weights.h5")
@@ -100,23 +73,8 @@ def test_weights_are_loaded(tmp_path: Path) -> None:
     assert_trains_together(other)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_optimizers_of_the_user(name: str, tmp_path: Path) -> None:
-    model = trained(Slow(0.05, momentum=0.5))
-    path = saved(model, tmp_path / name)
-    for given in ({"custom_optimizers": [Slow]}, {"custom_objects": {"Slow": Slow}}):
-        loaded = hvd_keras.load_model(path, **given)
-        assert isinstance(loaded.optimizer, Slow)
-        assert type(loaded.optimizer).__name__ == "Slow"
-        assert_same_state(loaded, model)
-        assert_trains_together(loaded)
-    if name == "model.keras":
-        with pytest.raises(ValueError, match=r"custom_optimizers=\[TheClass\]"):
-            hvd_keras.load_model(path)
-
-
 def test_a_model_loads_where_there_is_no_horovod(tmp_path: Path) -> None:
-    paths = [saved(trained(keras.optimizers.RMSprop(0.1, momentum=0.5)), tmp_path / name) for name in FORMATS]
+    paths = [saved_as(trained(keras.optimizers.RMSprop(0.1, momentum=0.5)), tmp_path / name) for name in FORMATS]
     program = (
         "import sys; sys.modules['horovod'] = None; import tensorflow as tf\n"
         f"for path in {paths!r}:\n"
@@ -131,7 +89,7 @@ def test_a_model_loads_where_there_is_no_horovod(tmp_path: Path) -> None:
 def test_a_file_that_holds_the_wrapper_is_opened(tmp_path: Path) -> None:
     """As other versions of Horovod write it."""
     model = trained(keras.optimizers.SGD(0.1, momentum=0.5))
-    path = saved(model, tmp_path / "model.keras")
+    path = saved_as(model, tmp_path / "model.keras")
     changed = str(tmp_path / "wrapper.keras")
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(changed, "w") as new:
         for name in old.namelist():
@@ -144,12 +102,12 @@ def test_a_file_that_holds_the_wrapper_is_opened(tmp_path: Path) -> None:
     loaded = hvd_keras.load_model(changed)
     assert_same_state(loaded, model)
     assert_trains_together(loaded)
-    again = saved(loaded, tmp_path / "again.keras")
+    again = saved_as(loaded, tmp_path / "again.keras")
     assert type(keras.models.load_model(again).optimizer) is keras.optimizers.SGD
 
 
 def test_a_loaded_model_is_compiled_again(tmp_path: Path) -> None:
-    loaded = hvd_keras.load_model(saved(trained(), tmp_path / "model.keras"))
+    loaded = hvd_keras.load_model(saved_as(trained(), tmp_path / "model.keras"))
     loaded.compile(loaded.optimizer, loss="mean_squared_error")
     assert_trains_together(loaded)
     with pytest.raises(ValueError, match="use it as it is"):
@@ -163,7 +121,7 @@ def test_a_loss_scale_optimizer_is_loaded(tmp_path: Path) -> None:
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     model.compile(keras.mixed_precision.LossScaleOptimizer(inner), loss="mean_squared_error")
     model.fit(*DATA, verbose=0)
-    path = saved(model, tmp_path / "model.keras")
+    path = saved_as(model, tmp_path / "model.keras")
     assert isinstance(keras.models.load_model(path).optimizer, keras.mixed_precision.LossScaleOptimizer)
     loaded = hvd_keras.load_model(path)
     assert_same_state(loaded, model)
@@ -172,12 +130,12 @@ def test_a_loss_scale_optimizer_is_loaded(tmp_path: Path) -> None:
 
 def test_a_model_without_optimizer_is_loaded(tmp_path: Path) -> None:
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
-    assert getattr(hvd_keras.load_model(saved(model, tmp_path / "model.keras")), "optimizer", None) is None
+    assert getattr(hvd_keras.load_model(saved_as(model, tmp_path / "model.keras")), "optimizer", None) is None
 
 
 def test_only_one_rank_restores_and_the_others_get_it(tmp_path: Path) -> None:
     model = trained()
-    path = saved(model, tmp_path / "model.keras")
+    path = saved_as(model, tmp_path / "model.keras")
     mine = hvd_keras.load_model(path) if hvd.rank() == 0 else compiled(keras.optimizers.Adam(0.5))
     x, y = DATA
     mine.fit(x, y, verbose=0, callbacks=[hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)])
@@ -194,16 +152,3 @@ def test_from_config_makes_another_like_it() -> None:
         assert type(other).__module__ == "horovod._keras"
         assert other._agg_helper.backward_passes_per_step == 2
         assert other._agg_helper.counter is not optimizer._agg_helper.counter
-
-
-BEST: dict[str, Any] = {"save_weights_only": False} if KERAS_3 else {}
-
-
-def test_the_best_model_is_kept(tmp_path: Path) -> None:
-    checkpoint = hvd_keras.callbacks.BestModelCheckpoint(monitor="loss", mode="min", **BEST)
-    assert checkpoint.save_best_only
-    assert checkpoint.filepath is None
-    checkpoint.filepath = str(tmp_path / "best.keras")
-    model = trained()
-    model.fit(*DATA, verbose=0, epochs=2, callbacks=[checkpoint])
-    assert hvd_keras.load_model(checkpoint.filepath).optimizer is not None
