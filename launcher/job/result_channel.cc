@@ -23,7 +23,8 @@ Bytes words_of(const JobFailure& failure, const std::string& circumstance) {
   why.put(static_cast<std::int32_t>(failure.who ? failure.who->slot : -1));
   why.put(failure.who ? failure.who->incarnation : std::uint32_t{0});
   why.put(static_cast<std::int32_t>(failure.exit_code));
-  why.put_raw(as_bytes(circumstance.empty() ? failure.what : failure.what + "\n" + circumstance));
+  why.put_raw(as_bytes(failure.what));
+  if (failure.who) why.put_raw(as_bytes("\n" + circumstance + "\n" + failure.name));
   return why.take();
 }
 

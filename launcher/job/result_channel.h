@@ -20,8 +20,8 @@ namespace hvd::launcher {
 // u32 incarnation, u32 size, bytes, little-endian. The last piece is the job's: of slot kFinished, when it ended well,
 // it has slot and incarnation of each process whose result counts, in rank order; of slot kRefused, when nothing was
 // started because what was asked for is wrong, the words that say so; of slot kFailed it says why: i32
-// rank or -1, slot and incarnation of that process, i32 exit code, words, and of a rank in a second line what another
-// has to do with it (circumstance_of). Whoever has the other end started the
+// rank or -1, slot and incarnation of that process, i32 exit code, words, and of a rank in two more lines what another
+// has to do with it (circumstance_of) and its name. Whoever has the other end started the
 // job, and the job is to end when it closes. Owned by the JobDriver, loop-confined. It queues without a bound of its
 // own: the owner looks at congested() and stops what feeds it.
 class ResultChannel {

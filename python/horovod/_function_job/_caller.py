@@ -63,6 +63,7 @@ class _JobFailure:
     exit_code: int
     what: str
     circumstance: str = ""  # what another rank has to do with it
+    name: str = ""  # of the process
 
 
 @dataclass
@@ -111,8 +112,8 @@ def _receive(results: socket.socket, caller: str) -> _Received:
                 rank, *process, code = _FAILURE.unpack_from(payload)
                 what = payload[_FAILURE.size :].decode(errors="replace")
                 # Why a host failed may have several lines of its own.
-                what, _, circumstance = what.partition("\n") if rank >= 0 else (what, "", "")
-                received.failure = _JobFailure(rank, (process[0], process[1]), code, what, circumstance)
+                words = what.split("\n") if rank >= 0 else [what]
+                received.failure = _JobFailure(rank, (process[0], process[1]), code, *words)
             elif slot == _REFUSED:
                 received.refusal = payload.decode(errors="replace")
             elif slot == _FINISHED:
@@ -215,7 +216,7 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError | ValueError:
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
         f"{received.caller}: rank {first.rank} {what}{first.circumstance}\n"
-        f"Process name: {first.rank}\nExit code: {first.exit_code}"
+        f"Process name: {first.name}\nExit code: {first.exit_code}"
     )
     if failure is not None:
         error.__cause__ = _exception_of(failure)
