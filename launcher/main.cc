@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/inspect/job_socket.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/job/result_channel.h"
 #include "launcher/join/join_main.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
@@ -43,6 +45,21 @@ namespace {
 int print(const ExitText& exit) {
   std::fputs(exit.text.c_str(), exit.to_stderr ? stderr : stdout);
   return exit.code;
+}
+
+// The command line says what cannot be: horovod.run(), if that is who called, hears of it too. From the words alone, as
+// the line may be one that could not be read.
+int refuse(const ExitText& exit, int argc, char** argv) {
+  constexpr std::string_view kPrefix = "horovodrun: ";
+  const int code = print(exit);
+  if (!exit.to_stderr || !exit.text.starts_with(kPrefix)) return code;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::strcmp(argv[i], "--results-fd") != 0) continue;
+    const std::string why = exit.text.substr(kPrefix.size());
+    ResultChannel::job_gave_up(std::atoi(argv[i + 1]), Status::invalid_argument(why.substr(0, why.find('\n'))));
+    break;
+  }
+  return code;
 }
 
 // Returns when that is not possible.
@@ -80,7 +97,7 @@ void add_own_bindings(JobPlan& plan, const config::EnvReader& env) {
 int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
-  if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
+  if (const auto* exit = std::get_if<ExitText>(&outcome)) return refuse(*exit, argc, argv);
   if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config, ignored_signals());
   if (const auto* config = std::get_if<AskConfig>(&outcome)) return ask_job(config->job, config->word);
   if (auto* config = std::get_if<CheckConfig>(&outcome)) return run_check(std::move(*config));
@@ -90,8 +107,9 @@ int launcher_main(int argc, char** argv) {
     return run_gathered_job(std::move(*config), env);
   }
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
-  if (!plan.is_ok())
-    return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
+  if (!plan.is_ok()) {
+    return refuse({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true}, argc, argv);
+  }
   if (plan.value().config.dry_run && plan.value().config.binding.any()) add_own_bindings(plan.value(), env);
   if (plan.value().config.dry_run) return print({.text = dry_run_text(plan.value()), .code = 0, .to_stderr = false});
   return run_job(std::move(plan).value());

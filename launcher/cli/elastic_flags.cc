@@ -1,6 +1,8 @@
 #include "launcher/cli/job_flags.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +73,21 @@ Result<int> default_slots_of(const FlagValues& values, const LaunchConfig& confi
   return static_cast<int>(slots);
 }
 
+// With those numbers alone that the user has given.
+std::string disorder_text(std::optional<std::int64_t> min, int num_proc, std::optional<std::int64_t> max) {
+  std::string expected = "-np";
+  std::string found = std::to_string(num_proc);
+  if (min) {
+    expected = "--min-np <= " + expected;
+    found = std::to_string(*min) + (max ? ", " : " and ") + found;
+  }
+  if (max) {
+    expected += " <= --max-np";
+    found += " and " + std::to_string(*max);
+  }
+  return "expected " + expected + ", found " + found;
+}
+
 Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvReader& env, const LaunchConfig& config) {
   ElasticConfig elastic;
   const int num_proc = config.num_proc;
@@ -78,9 +95,7 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   elastic.min_num_proc = static_cast<int>(number("min_num_proc").value_or(num_proc));
   elastic.max_num_proc = static_cast<int>(number("max_num_proc").value_or(std::max(num_proc, kMostUnboundedRanks)));
   if (elastic.min_num_proc > num_proc || elastic.max_num_proc < num_proc) {
-    return Status::invalid_argument("expected --min-np <= -np <= --max-np, found " +
-                                    std::to_string(elastic.min_num_proc) + ", " + std::to_string(num_proc) + " and " +
-                                    std::to_string(elastic.max_num_proc));
+    return Status::invalid_argument(disorder_text(number("min_num_proc"), num_proc, number("max_num_proc")));
   }
   elastic.discovery_script = values.get<std::string>("host_discovery_script").value_or("");
   HVD_ASSIGN_OR_RETURN(elastic.default_slots, default_slots_of(values, config));

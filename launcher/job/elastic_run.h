@@ -45,6 +45,9 @@ class ElasticRun final : public Job {
  private:
   JobActions carried(ElasticDecisions decisions, TimePoint now);
   bool has_finished(Incarnation process) const override { return elastic_.has_finished(process); }
+  std::string process_name(int slot) const override {
+    return roster_.host_of(slot) + "[" + std::to_string(roster_.slot(slot).placement.local_rank) + "]";
+  }
   void carry(ElasticDecisions decisions, TimePoint now, JobActions& out);
   void carry(ElasticDecision& decision, TimePoint now, JobActions& out);
   void note_reason(const std::string& reason);

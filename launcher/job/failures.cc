@@ -114,7 +114,7 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
   if (const std::string cause = cause_of(first, last_stderr_lines); !cause.empty())
     text += "\nProbable cause: " + cause;
   for (const std::string& later : failures.later()) text += "\nAfter that, " + later;
-  text += "\nProcess name: " + rank + "\nExit code: " + std::to_string(first.exit_code);
+  text += "\nProcess name: " + first.name + "\nExit code: " + std::to_string(first.exit_code);
   return text;
 }
 

@@ -21,6 +21,7 @@ struct JobFailure {
   std::optional<Member> who;  // nobody: a host
   std::string host;
   int pid = 0;
+  std::string name = {};  // of the process, for scripts: see Job::process_name
   int exit_code = 1;
   std::string what;        // "exited with code 3"
   ExitStatus status = {};  // of a process

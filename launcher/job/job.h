@@ -121,6 +121,8 @@ class Job {
   }
   // Whether the process took part to the end; of a static job, in one that ended well.
   virtual bool has_finished(Incarnation) const { return true; }
+  // As Horovod's launcher calls it behind "Process name: ": by its rank, or where ranks change, "host[local rank]".
+  virtual std::string process_name(int slot) const { return std::to_string(roster_.slot(slot).placement.rank); }
   JobFailure failure_of(Member who, const ExitStatus& status, std::string what) const;
   void slot_ended(int slot, TimePoint now, JobActions& out);
 

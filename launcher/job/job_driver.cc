@@ -105,11 +105,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
       ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
                                .on_round = [this](const std::map<int, Placement>& ranks) { note_round(ranks); },
                                .print = [this](const std::string& text) { output_.message(text); },
-                               .give_up =
-                                   [this](const Status& why) {
-                                     output_.message(why.message());
-                                     finish(1);
-                                   }});
+                               .give_up = [this](const Status& why) { give_up(why); }});
 }
 
 int JobDriver::run() {
@@ -143,10 +139,7 @@ AgentLinkOptions JobDriver::link_options(int agent) {
 void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (exit_code_) return;
   const Status status = launch_.prepare(hosts, job_->roster());
-  if (!status.is_ok()) {
-    output_.message(status.message());
-    return finish(1);
-  }
+  if (!status.is_ok()) return give_up(status);
   if (plan_.config.verbose > 0) {
     for (const std::string& text : launch_.description()) output_.message(text);
   }

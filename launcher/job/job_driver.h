@@ -110,6 +110,8 @@ class JobDriver : private AgentFleetEvents {
   void arm_timer();
   void timer_fired();
   void finish(int code);
+  // Before a rank runs: the job cannot.
+  void give_up(const Status& why);
   void report_failure(const JobFailure& failure);
   JobSummary summary_of(int code, const std::vector<std::string>& last_stderr_lines) const;
   void write_summary(int code);

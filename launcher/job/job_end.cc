@@ -47,6 +47,7 @@ JobFailure Job::failure_of(Member who, const ExitStatus& status, std::string wha
   return {.who = who,
           .host = roster_.host_of(who.slot),
           .pid = roster_.slot(who.slot).pid,
+          .name = process_name(who.slot),
           .exit_code = status.shell_code(),
           .what = std::move(what),
           .status = status};

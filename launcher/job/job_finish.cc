@@ -33,6 +33,12 @@ void JobDriver::finish(int code) {
   stop_when_flushed();
 }
 
+void JobDriver::give_up(const Status& why) {
+  output_.message(why.message());
+  if (results_) results_->job_gave_up(why);
+  finish(1);
+}
+
 void JobDriver::report_failure(const JobFailure& failure) {
   std::string circumstance;
   if (failure.who) {

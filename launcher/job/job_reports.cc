@@ -15,6 +15,13 @@ bool JobDriver::open_outputs() {
                                       ": nobody can type to that rank, for standard input is closed or /dev/null; give "
                                       "horovodrun a terminal, or a pipe");
   }
+  if (status.is_ok() && plan_.config.results_fd) {  // first: it takes why the others cannot be opened
+    auto results =
+        ResultChannel::open(loop_, *plan_.config.results_fd,
+                            {.on_progress = [this] { output_progress(); }, .on_gone = [this] { results_gone(); }});
+    status = results.status();
+    if (status.is_ok()) results_ = std::move(results).value();
+  }
   if (status.is_ok() && plan_.config.output_filename)
     status = output_.open_files(*plan_.config.output_filename, plan_.config.num_proc);
   if (status.is_ok() && plan_.config.log_dir) {
@@ -22,17 +29,9 @@ bool JobDriver::open_outputs() {
     status = file.status();
     if (status.is_ok()) summary_ = std::move(file).value();
   }
-  if (status.is_ok() && plan_.config.results_fd) {
-    auto results =
-        ResultChannel::open(loop_, *plan_.config.results_fd,
-                            {.on_progress = [this] { output_progress(); }, .on_gone = [this] { results_gone(); }});
-    status = results.status();
-    if (status.is_ok()) results_ = std::move(results).value();
-  }
   if (status.is_ok()) status = open_events();
   if (status.is_ok()) return true;
-  output_.message(status.message());
-  finish(1);
+  give_up(status);
   return false;
 }
 

@@ -7,6 +7,28 @@
 #include <utility>
 
 namespace hvd::launcher {
+namespace {
+
+Bytes piece_of(Incarnation process, ByteSpan bytes) {
+  ByteWriter piece;
+  piece.put(process.slot);
+  piece.put(process.number);
+  piece.put_bytes(bytes);  // with its size before it
+  return piece.take();
+}
+
+Bytes words_of(const JobFailure& failure, const std::string& circumstance) {
+  ByteWriter why;
+  why.put(static_cast<std::int32_t>(failure.who ? failure.who->rank : -1));
+  why.put(static_cast<std::int32_t>(failure.who ? failure.who->slot : -1));
+  why.put(failure.who ? failure.who->incarnation : std::uint32_t{0});
+  why.put(static_cast<std::int32_t>(failure.exit_code));
+  why.put_raw(as_bytes(failure.what));
+  if (failure.who) why.put_raw(as_bytes("\n" + circumstance + "\n" + failure.name));
+  return why.take();
+}
+
+}  // namespace
 
 Status ResultChannel::check(int fd) {
   struct stat info = {};
@@ -34,13 +56,7 @@ Result<std::unique_ptr<ResultChannel>> ResultChannel::open(MainLoop& loop, int f
   return channel;
 }
 
-void ResultChannel::write(Incarnation process, ByteSpan bytes) {
-  ByteWriter piece;
-  piece.put(process.slot);
-  piece.put(process.number);
-  piece.put_bytes(bytes);  // with its size before it
-  writer_->write(piece.take());
-}
+void ResultChannel::write(Incarnation process, ByteSpan bytes) { writer_->write(piece_of(process, bytes)); }
 
 void ResultChannel::result(Incarnation process, ByteSpan bytes) {
   if (!bytes.empty()) write(process, bytes);
@@ -56,13 +72,21 @@ void ResultChannel::job_finished(const std::vector<Incarnation>& by_rank) {
 }
 
 void ResultChannel::job_failed(const JobFailure& failure, const std::string& circumstance) {
-  ByteWriter why;
-  why.put(static_cast<std::int32_t>(failure.who ? failure.who->rank : -1));
-  why.put(static_cast<std::int32_t>(failure.who ? failure.who->slot : -1));
-  why.put(failure.who ? failure.who->incarnation : std::uint32_t{0});
-  why.put(static_cast<std::int32_t>(failure.exit_code));
-  why.put_raw(as_bytes(circumstance.empty() ? failure.what : failure.what + "\n" + circumstance));
-  write({.slot = kFailed}, why.take());
+  write({.slot = kFailed}, words_of(failure, circumstance));
+}
+
+Bytes ResultChannel::last_piece(const Status& why) {
+  if (why.code() == StatusCode::kInvalidArgument) return piece_of({.slot = kRefused}, as_bytes(why.message()));
+  return piece_of({.slot = kFailed}, words_of({.who = {}, .host = "", .what = why.message()}, ""));
+}
+
+void ResultChannel::job_gave_up(const Status& why) { writer_->write(last_piece(why)); }
+
+void ResultChannel::job_gave_up(int fd, const Status& why) {
+  if (!check(fd).is_ok()) return;
+  const Bytes piece = last_piece(why);
+  // What cannot be written is on standard error as well.
+  static_cast<void>(write_all(fd, piece.data(), piece.size()));
 }
 
 }  // namespace hvd::launcher

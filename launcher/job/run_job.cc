@@ -1,5 +1,6 @@
 // A job from beginning to end: what this process is to be for it, its loop, its hosts, its driver.
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,8 +31,9 @@ OwnStart make_ready(const LaunchConfig& config, std::size_t hosts) {
 
 void say(const std::string& text) { std::fprintf(stderr, "horovodrun: %s\n", text.c_str()); }
 
-int fail(const Status& status) {
+int fail(const Status& status, std::optional<int> results_fd = {}) {
   say(status.message());
+  if (results_fd) ResultChannel::job_gave_up(*results_fd, status);
   return 1;
 }
 
@@ -66,20 +68,21 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
     if (const Status status = ResultChannel::check(*config.results_fd); !status.is_ok()) return fail(status);
   }
   const auto token = read_token(asked.token_file);
-  if (!token.is_ok()) return fail(token.status().annotate("--token-file"));
+  if (!token.is_ok()) return fail(token.status().annotate("--token-file"), config.results_fd);
   const OwnStart start = make_ready(config, static_cast<std::size_t>(asked.hosts));
   MainLoop loop;
   const auto callers = HostGathering::open(loop, asked, config.elastic.has_value(), token.value());
-  if (!callers.is_ok()) return fail(callers.status());
+  if (!callers.is_ok()) return fail(callers.status(), config.results_fd);
   HostGathering& gathering = *callers.value();
   say("waits for " + std::to_string(asked.hosts) + (asked.hosts == 1 ? " host" : " hosts") + " at " +
       gathering.address());
   const Status status = gathering.wait(config.start_timeout, say, config.results_fd);
-  if (!status.is_ok()) return fail(status);
+  if (!status.is_ok()) return fail(status, config.results_fd);
   gathering.begin();
   config.hosts = specs_of(gathering.hosts(), config);
+  const std::optional<int> results_fd = config.results_fd;
   auto plan = make_job_plan(std::move(config), env);
-  if (!plan.is_ok()) return fail(plan.status());
+  if (!plan.is_ok()) return fail(plan.status(), results_fd);
   JobDriver driver(loop, std::move(plan).value(), start, &gathering);
   return driver.run();
 }

@@ -66,11 +66,12 @@ def run(
     of the last round, as many as there were. `max_num_proc`, `slots` (--slots-per-host), `reset_limit` and
     `cooldown_range` (two numbers, --blacklist-cooldown-range) are for such jobs alone.
 
-    RuntimeError when the job fails: it has "Process name: <rank>" and "Exit code: <code>" of the rank that failed
-    first, and that rank's exception as its `__cause__`, with its traceback. Ctrl-C is passed on to the ranks, and
-    raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, a number of
-    processes is not a whole number from 1 on, `hosts` with `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` at all, or
-    an argument of elastic jobs alone in one that is not.
+    RuntimeError when the job fails: it has "Process name: <rank>", of an elastic job "Process name: <host>[<local
+    rank>]", and "Exit code: <code>" of the rank that failed first, whose exception is its `__cause__`, with its
+    traceback. Ctrl-C is passed on to the ranks, and raised once they have ended. TypeError, ValueError: `func` is no
+    function, or cannot be pickled, a number of processes is not a whole number from 1 on, `hosts` with `hostfile`,
+    `use_gloo` with `use_mpi`, `use_mpi` at all, an argument of elastic jobs alone in one that is not, or what
+    horovodrun refuses, such as hosts with too few slots.
     """
     deprecated = {"np": np, "min_np": min_np, "max_np": max_np, "network_interface": network_interface}
     for name, value in deprecated.items():

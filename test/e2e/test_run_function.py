@@ -103,6 +103,23 @@ def test_what_cannot_travel_is_said_in_words() -> None:
     assert horovod.run(lambda: sys.exit(0)) == [None]
 
 
+def test_what_horovodrun_refuses_is_a_value_error_with_its_words(tmp_path: Path) -> None:
+    refused = {
+        "hosts": ("localhost:1", "the job needs 2 slots but the hosts have 1"),
+        "network_interfaces": ("nonexist", "this machine has no interface 'nonexist'"),
+        "ssh_port": (0, "--ssh-port: '0' is not an integer from 1"),
+    }
+    for name, (value, words) in refused.items():
+        with pytest.raises(ValueError, match=rf"^horovod\.run: .*{words}"):
+            horovod.run(print, num_proc=2, **{name: value})
+    # Its arguments are right, and what they ask for fails.
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match=r"the job failed with exit code 1: --output-filename: cannot make"):
+        horovod.run(print, output_filename=str(tmp_path / "file" / "in"))
+    with pytest.raises(RuntimeError, match=r"the job failed with exit code 1: --host-discovery-script .*code 127"):
+        horovod.run(print, host_discovery_script=str(tmp_path / "none"))
+
+
 def test_a_rank_that_ended_well_while_others_needed_it_is_named() -> None:
     def work() -> None:
         from horovod._common.native import core

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet
 
-__all__ = ["CPU", "Call", "Reduction", "no_reduction", "run_without_tensor", "set_id", "unscaled"]
+__all__ = ["CPU", "Call", "Reduction", "no_reduction", "refuse_unknown_op", "run_without_tensor", "set_id", "unscaled"]
 
 CPU = -1  # a device
 _NO_TENSOR = (0, 0, (), core.DTYPE_UINT8, CPU)
+_OPS = {getattr(core, f"REDUCE_{name.upper()}"): name for name in ("Average", "Sum", "Adasum", "Min", "Max", "Product")}
 
 
 def set_id(process_set: ProcessSet, caller: str = "") -> int:
@@ -41,6 +43,16 @@ class Reduction:
     def for_core(self) -> tuple[int, float, float, int]:
         """As the core takes it. ValueError for a process set that is not registered."""
         return self.op, self.prescale, self.postscale, set_id(self.process_set)
+
+
+def refuse_unknown_op(op: Any, caller: str) -> None:
+    """ValueError or TypeError for what is no reduction. For calls that failed: others need no look."""
+    is_number = hasattr(op, "__index__")
+    if is_number and op in _OPS:
+        return
+    error = ValueError if is_number else TypeError
+    names = ", ".join(f"hvd.{name}" for name in _OPS.values())
+    raise error(f"{caller}: op={op!r}, expected one of {names}") from None
 
 
 def unscaled(op: int, process_set: ProcessSet) -> Reduction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,15 @@ __all__ = ["Plan", "check_arguments", "plan_groups"]
 Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each is reduced alone
 
 
+def _users_level() -> int:
+    """The `stacklevel` of a warning of the caller that shows the user's line, however many functions of ours lie
+    between; those that dataclasses make have our names, too, but no file."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "horovod":
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Any) -> Any:
     """Checks the arguments that optimizers and tapes share. Returns `groups`, or `num_groups`, its deprecated form."""
     if op != core.REDUCE_AVERAGE and gradient_predivide_factor != 1.0:
@@ -21,7 +31,7 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
             f"gradient_predivide_factor={gradient_predivide_factor} is not supported with op != hvd.Average"
         )
     if num_groups != 0:
-        warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=3)
+        warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=_users_level())
         groups = num_groups if groups is None else groups
     is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
     if groups is not None and not isinstance(groups, list) and not is_number:

@@ -1,4 +1,5 @@
-"""Reports an uncaught exception to the other ranks, and prints what they raise because of it in one line.
+"""Reports an uncaught exception to the other ranks, and prints in one line what they raise because of it, and what
+ends a rank that an elastic job does without.
 
 The report is made right after the traceback, not at the end of the process: the interpreter joins threads before that,
 and the other ranks would wait for so long.
@@ -17,8 +18,9 @@ from horovod._common.native import core
 
 _MAX_TEXT = 500
 
-# The text of an exception that another rank's has caused; that rank prints the traceback.
-_ECHO = re.compile(r"rank \d+ is lost: uncaught exception .*")
+# The text of an exception that is no mistake of the place that raises it: another rank's has caused it, and that rank
+# prints the traceback; or an elastic job goes on without this rank, which may have been planned.
+_ECHO = re.compile(r"rank \d+ is lost: uncaught exception .*|(?<=may not go on: )its slot was removed: .*")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
@@ -38,7 +40,7 @@ def _is_of_the_program(frame: traceback.FrameSummary) -> bool:
 
 
 def _echo_line(error: BaseException, trace: TracebackType | None) -> str | None:
-    """One line instead of a traceback, if `error` only reports the exception of another rank; else None.
+    """One line instead of a traceback, if `error` only repeats what another rank or the launcher says; else None.
 
     None also with HOROVOD_LOG_LEVEL=info, debug or trace.
     """

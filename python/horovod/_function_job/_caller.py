@@ -26,7 +26,7 @@ from horovod._function_job import _message
 Stream = TextIO | io.TextIOBase
 
 _PIECE = struct.Struct("<iII")  # slot, incarnation, size: launcher/job/result_channel.h
-_FAILED, _FINISHED = -1, -2  # slots of the job's own pieces
+_FAILED, _FINISHED, _REFUSED = -1, -2, -3  # slots of the job's own pieces
 _FAILURE = struct.Struct("<iiIi")  # rank or -1, slot, incarnation, exit code
 _PROCESS = struct.Struct("<iI")  # slot, incarnation
 # As `python -m horovod.runner.run_task`, which would put the current folder before all others: a file of the name of a
@@ -63,6 +63,7 @@ class _JobFailure:
     exit_code: int
     what: str
     circumstance: str = ""  # what another rank has to do with it
+    name: str = ""  # of the process
 
 
 @dataclass
@@ -71,6 +72,7 @@ class _Received:
     reports: dict[tuple[int, int], bytearray] = field(default_factory=dict)  # by process, with the size before each
     finished: list[tuple[int, int]] = field(default_factory=list)  # in rank order
     failure: _JobFailure | None = None
+    refusal: str | None = None  # why nothing was started: what is asked for is wrong
 
 
 def _is_program(path: Path) -> bool:
@@ -110,8 +112,10 @@ def _receive(results: socket.socket, caller: str) -> _Received:
                 rank, *process, code = _FAILURE.unpack_from(payload)
                 what = payload[_FAILURE.size :].decode(errors="replace")
                 # Why a host failed may have several lines of its own.
-                what, _, circumstance = what.partition("\n") if rank >= 0 else (what, "", "")
-                received.failure = _JobFailure(rank, (process[0], process[1]), code, what, circumstance)
+                words = what.split("\n") if rank >= 0 else [what]
+                received.failure = _JobFailure(rank, (process[0], process[1]), code, *words)
+            elif slot == _REFUSED:
+                received.refusal = payload.decode(errors="replace")
             elif slot == _FINISHED:
                 received.finished = list(_PROCESS.iter_unpack(payload))
             else:
@@ -200,8 +204,10 @@ def _exception_of(failure: _message.Failure) -> BaseException:
     return error if isinstance(error, BaseException) else RuntimeError(words)
 
 
-def _error_of(received: _Received, exit_code: int) -> RuntimeError:
+def _error_of(received: _Received, exit_code: int) -> RuntimeError | ValueError:
     """What the caller gets when the job has failed; its cause is the exception on the rank that failed first."""
+    if received.refusal is not None:
+        return ValueError(f"{received.caller}: {received.refusal}")
     first = received.failure
     if first is None or first.rank < 0:
         reason = "horovodrun wrote why to standard error" if first is None else first.what
@@ -210,7 +216,7 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
         f"{received.caller}: rank {first.rank} {what}{first.circumstance}\n"
-        f"Process name: {first.rank}\nExit code: {first.exit_code}"
+        f"Process name: {first.name}\nExit code: {first.exit_code}"
     )
     if failure is not None:
         error.__cause__ = _exception_of(failure)
@@ -237,8 +243,8 @@ def run_function_job(
     """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
 
     What ranks and horovodrun write goes to `stdout` and `stderr`, else to those of this process. `on_start` gets
-    horovodrun's process, before anything of it is read; it inherits `pass_fds`. RuntimeError, whose text begins with
-    `caller`, if the job fails.
+    horovodrun's process, before anything of it is read; it inherits `pass_fds`. RuntimeError if the job fails,
+    ValueError if horovodrun refuses its arguments; their text begins with `caller`.
     """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))

@@ -202,7 +202,7 @@ class ElasticRayExecutor:
     def run(self, worker_fn: Callable[[], Any], callbacks: Sequence[Callback] | None = None) -> list[Any]:
         """The results of `worker_fn()` of the ranks of the last round, in rank order.
 
-        `callbacks` get what ranks give to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <rank>" and
-        "Exit code: <code>", when the job fails.
+        `callbacks` get what ranks give to horovod.ray.ray_logger.log(). RuntimeError, with "Process name: <host>[<local
+        rank>]" and "Exit code: <code>", when the job fails.
         """
         return self._executor.run(worker_fn, callbacks=callbacks)

@@ -123,8 +123,8 @@ def run_elastic(
     Raises:
         Exception: There is no active SparkContext.
         TimeoutException: Of horovod.runner.common.util.timeout: fewer than `num_proc` tasks were started in time.
-        RuntimeError: The job failed, as for run(); or Spark has ended the tasks, one of which has failed more often
-            than `spark.task.maxFailures` allows.
+        RuntimeError: The job failed, as for run(), with "Process name: <host>[<local rank>]"; or Spark has ended the
+            tasks, one of which has failed more often than `spark.task.maxFailures` allows.
         TypeError, ValueError: An argument is not what it should be, or the function cannot be pickled.
     """
     check = Checks("horovod.spark.run_elastic")

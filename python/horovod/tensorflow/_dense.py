@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,14 @@ def _attributes(caller: str, reduction: Reduction, ignore_name_scope: bool) -> d
     return {"reduce_op": reduction.op, **factors, **common}
 
 
+def _refuse_type(caller: str, error: Exception) -> None:
+    """In a sentence, if `error` says with the whole definition of an op that this does not take the tensor's type."""
+    found = re.search(r"of (\w+) is not in the list of allowed values: (.+)", str(error))
+    if found:
+        words = f"{caller}: tensor type {found[1]} is not supported; use tf.cast() to one of {found[2].strip()}"
+        raise tf.errors.InvalidArgumentError(None, None, words) from None
+
+
 @no_autograph
 def run(
     caller: str, tensor: Any, name: str | None, reduction: Reduction, ignore_name_scope: bool, **others: Any
@@ -51,7 +60,11 @@ def run(
     """Makes the op of a collective for one tensor: `reducescatter` is HorovodReducescatter."""
     (tensor,), name = _prepared(f"Horovod{caller.title()}", name, [tensor])
     attributes = _attributes(caller, reduction, ignore_name_scope)
-    return getattr(_ops(), f"horovod_{caller}")(tensor, name=name, **others, **attributes)
+    try:
+        return getattr(_ops(), f"horovod_{caller}")(tensor, name=name, **others, **attributes)
+    except tf.errors.InvalidArgumentError as error:
+        _refuse_type(caller, error)
+        raise
 
 
 @no_autograph
@@ -63,7 +76,11 @@ def run_group(
         return []
     tensors, name = _prepared(f"HorovodGrouped{kind.title()}", name, tensors)
     attributes = _attributes(f"grouped_{kind}", reduction, ignore_name_scope)
-    return list(getattr(_ops(), f"horovod_grouped_{kind}")(tensors, name=name, **attributes))
+    try:
+        return list(getattr(_ops(), f"horovod_grouped_{kind}")(tensors, name=name, **attributes))
+    except tf.errors.InvalidArgumentError as error:
+        _refuse_type(f"grouped_{kind}", error)
+        raise
 
 
 @no_autograph

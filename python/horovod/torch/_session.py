@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.calls import Call, Reduction, set_id
+from horovod._common.calls import Call, Reduction, refuse_unknown_op, set_id
 from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
@@ -133,8 +133,10 @@ def submit_reduced(
             core_tensor, output = _described(call, reduction, tensor, target)
             keep = tensor if output is tensor else (tensor, output)
             native = core.enqueue(call.named(wire_name), core_tensor, reduction.for_core(), keep, output, is_awaited)
-    except BaseException:
+    except BaseException as error:
         _release_numbers(name, wire_name, process_set_id, number)
+        if isinstance(error, (TypeError, ValueError)):
+            refuse_unknown_op(op, call.prefix)
         raise
     if output is tensor:
         mark_written((tensor,))
@@ -177,8 +179,10 @@ def submit_group(
         if natives is None:
             entries, outputs = described or _group_described(call, reduction, tensors, in_place)
             natives = core.enqueue_group(core_call, entries, core_reduction, (tensors, outputs), outputs)
-    except BaseException:
+    except BaseException as error:
         _release_numbers(name, wire_name, process_set_id, number)
+        if isinstance(error, (TypeError, ValueError)):
+            refuse_unknown_op(reduction.op, call.prefix)
         raise
     if in_place:
         mark_written(tensors)

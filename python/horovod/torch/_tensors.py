@@ -115,14 +115,19 @@ def transferable(tensor: torch.Tensor, operation: str) -> int:
 def _refusal(tensor: Any, operation: str) -> Exception:
     """Why a tensor cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
-        return ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}")
+        hint = {"ndarray": "torch.from_numpy(value)", "NoneType": ""}.get(type(tensor).__name__, "torch.tensor(value)")
+        how = f"; pass {hint}" if hint else ""
+        return ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}{how}")
     if not is_on_usable_device(tensor):
         return NotImplementedError(
             f"{operation}: the tensor is on device '{tensor.device}', but collectives on devices other than the CPU "
             "and CUDA GPUs are not built yet; pass tensor.cpu()"
         )
     if tensor.layout is not torch.strided:
-        return ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}")
+        how = "pass tensor.to_dense()"
+        if operation == "allreduce" and tensor.layout is torch.sparse_coo:
+            how += ", or call hvd.sparse_allreduce_async()"
+        return ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}; {how}")
     if not tensor.is_contiguous():
         return ValueError(
             f"{operation}: the tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())} is required "

@@ -66,6 +66,13 @@ def name_added(optimizer: Optimizer, names: dict[torch.Tensor, str]) -> list[tor
     return added
 
 
+def check_is_optimizer(optimizer: Any) -> None:
+    """TypeError for what is none: a model, most often. What has an optimizer's groups is taken as one."""
+    if not isinstance(getattr(optimizer, "param_groups", None), list):
+        kind = type(optimizer).__name__
+        raise TypeError(f"DistributedOptimizer: expected a torch.optim.Optimizer, got {kind}")
+
+
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]

@@ -13,7 +13,14 @@ from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._distributed_optimizer import Settings, _DistributedOptimizer
 from horovod.torch._gradient import GradientSettings
 from horovod.torch._private import require_end_of_backward
-from horovod.torch._wrapping import Groups, NamedParameters, check_devices, check_groups, check_names
+from horovod.torch._wrapping import (
+    Groups,
+    NamedParameters,
+    check_devices,
+    check_groups,
+    check_is_optimizer,
+    check_names,
+)
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
 
@@ -64,10 +71,12 @@ def DistributedOptimizer(
             them. zero_grad(set_to_none=True), the default, costs a copy into the bucket. Gradients that can't be in a
             bucket go as always.
 
-    ValueError: arguments that are wrong or exclude each other, an optimizer that is wrapped already, or Horovod is not
-    initialised. NotImplementedError: parameters on another device, or Adasum on another set than the global one.
+    TypeError: `optimizer` is none. ValueError: arguments that are wrong or exclude each other, an optimizer that is
+    wrapped already, or Horovod is not initialised. NotImplementedError: parameters on another device, or Adasum on
+    another set than the global one.
     step() and synchronize() raise HorovodInternalError if ranks disagree or one is lost.
     """
+    check_is_optimizer(optimizer)
     if isinstance(optimizer, (_DistributedOptimizer, AdasumOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     if gradient_predivide_factor != 1.0 and op != Average:

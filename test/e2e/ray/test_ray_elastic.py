@@ -172,7 +172,7 @@ def test_a_failure_everywhere_is_raised_with_its_cause(nodes: Any) -> None:
     with pytest.warns(DeprecationWarning, match="min_workers"):
         executor = ElasticRayExecutor(ElasticRayExecutor.create_settings(min_num_proc=2), env_vars={"ONE": 1})
     executor.start()
-    with pytest.raises(RuntimeError, match=r"raised LookupError: no data here\nProcess name: \d\nExit code: 1") as caught:
+    with pytest.raises(RuntimeError, match=r"raised LookupError: no data here\nProcess name: \S+\[\d\]\nExit code: 1") as caught:
         executor.run(work)
     assert isinstance(caught.value.__cause__, LookupError)
     assert executor.run(lambda: os.environ["ONE"]) == ["1", "1"]

@@ -55,6 +55,7 @@ TEST_CASE("An elastic job that ends because a rank has ended well names it", "[u
     CHECK(text == "rank 0 on host a (pid 100) exited with code 1\n" + std::string(kWhoEnded) + "\n");
     CHECK(circumstance_of(running.job.failures(), {"rank 1 is lost: host a: its process ended"})
               .starts_with(", because rank 1 on host a had ended with exit code 0"));
+    CHECK(error_summary(running.job.failures(), {}).ends_with("\nProcess name: a[0]\nExit code: 1"));
   }
   SECTION("but not one that was told to go") {
     running.job.process_draining({1, 1}, TimePoint());

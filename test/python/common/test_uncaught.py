@@ -86,6 +86,11 @@ def test_the_echo_of_another_ranks_exception_is_one_line(
     printed = capsys.readouterr().err
     where = rf"stopped at {__file__}:\d+, in raised: HorovodInternalError: "
     assert re.fullmatch(where + r"rank 3 is lost: uncaught exception KeyError: 'a'\n", printed), printed
+    gone = raised("hvd.init(): rendezvous a:1 /v1/join: this process may not go on: its slot was removed: host b left")
+    sys.excepthook(type(gone), gone, gone.__traceback__)
+    assert hook == []
+    printed = capsys.readouterr().err
+    assert re.fullmatch(where + r"its slot was removed: host b left\n", printed), printed
     monkeypatch.setenv("HOROVOD_LOG_LEVEL", "DEBUG")
     sys.excepthook(type(echo), echo, echo.__traceback__)
     monkeypatch.delenv("HOROVOD_LOG_LEVEL")

@@ -57,10 +57,22 @@ def test_other_types_than_those_of_the_wire_are_refused(fake: Any, operation: st
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_is_no_dense_tensor_is_refused(fake: Any, operation: str) -> None:
-    with pytest.raises(ValueError, match=r"expected a torch\.Tensor, got ndarray"):
+    with pytest.raises(ValueError, match=r"expected a torch\.Tensor, got ndarray; pass torch\.from_numpy\(value\)"):
         call(fake.hvd, operation, torch.ones(2).numpy())
-    with pytest.raises(ValueError, match="expected a dense tensor"):
+    with pytest.raises(ValueError, match=r"expected a torch\.Tensor, got float; pass torch\.tensor\(value\)"):
+        call(fake.hvd, operation, 3.5)
+    with pytest.raises(ValueError, match=r"expected a dense tensor.*; pass tensor\.to_dense\(\)") as refused:
         call(fake.hvd, operation, torch.ones(2).to_sparse())
+    assert ("sparse_allreduce_async" in str(refused.value)) == operation.startswith("allreduce")
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if "allreduce" in one])
+def test_what_is_no_reduction_is_told_those_that_are(fake: Any, operation: str) -> None:
+    names = r"expected one of hvd\.Average, hvd\.Sum, hvd\.Adasum, hvd\.Min, hvd\.Max, hvd\.Product"
+    with pytest.raises(TypeError, match=rf"allreduce: op='sum', {names}"):
+        call(fake.hvd, operation, torch.ones(2), op="sum")
+    with pytest.raises(ValueError, match=rf"allreduce: op=9, {names}"):
+        call(fake.hvd, operation, torch.ones(2), op=9)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -49,6 +49,12 @@ def test_wrong_arguments_are_refused(fake_pair: Any, options: dict[str, Any], me
         wrap(fake_pair.hvd, net(), **options)
 
 
+def test_what_is_no_optimizer_is_refused_by_its_type(fake_pair: Any) -> None:
+    for wrong, kind in ((net(), "Sequential"), (net().parameters(), "generator")):
+        with pytest.raises(TypeError, match=rf"expected a torch\.optim\.Optimizer, got {kind}$"):
+            fake_pair.hvd.DistributedOptimizer(wrong)
+
+
 def test_names_must_be_unique_and_complete(fake_pair: Any) -> None:
     hvd, model = fake_pair.hvd, net()
     named = list(model.named_parameters())

@@ -139,6 +139,16 @@ def test_variables_are_matched_by_name() -> None:
     assert [float(variables[name].numpy()[0]) for name in names] == [float(i) for i in range(6)]
 
 
+def test_broadcasts_of_other_variables_are_no_tracings_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "tensorflow"):
+        for number in range(8):
+            variables = [tf.Variable(tf.fill([number + 1], hvd.rank()), name=f"traced{number}")]
+            hvd.broadcast_variables(variables, 0)
+            assert variables[0].numpy().tolist() == [0] * (number + 1)
+            hvd.broadcast_(variables, 0)
+    assert not caplog.records
+
+
 def test_variables_inside_a_function_and_of_an_empty_list() -> None:
     variable = tf.Variable([float(hvd.rank())])
 

@@ -148,6 +148,12 @@ def test_types_that_do_not_fit_are_refused_by_name() -> None:
         for call in (run, lambda one, run=run: tf.function(run)(one)):
             with pytest.raises((tf.errors.OpError, TypeError, ValueError), match=dtype.name):
                 call(given)
+    for run, name in ((hvd.allreduce, "allreduce"), (lambda one: hvd.grouped_allreduce([one]), "grouped_allreduce")):
+        with pytest.raises(tf.errors.InvalidArgumentError) as refused:
+            run(tf.constant([True]))
+        words = f"{name}: tensor type bool is not supported; use tf.cast() to one of uint8, "
+        assert str(refused.value).startswith(words)
+        assert "NodeDef" not in str(refused.value)
     with pytest.raises((tf.errors.InvalidArgumentError, TypeError)):
         hvd.grouped_allreduce([tf.ones([1]), tf.ones([1], tf.float64)])
     assert_usable()

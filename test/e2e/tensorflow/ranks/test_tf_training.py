@@ -270,5 +270,12 @@ def test_arguments_that_do_not_go_together() -> None:
         hvd_tfk.DistributedOptimizer(sgd(), op=hvd.Max)
     with pytest.raises(ValueError, match="backward_passes"):
         hvd_tfk.DistributedOptimizer(sgd(), backward_passes_per_step=0)
-    with pytest.warns(DeprecationWarning, match="groups"):
-        hvd.DistributedGradientTape(tf.GradientTape(), num_groups=2)
+    for make, wrapped in (
+        (hvd.DistributedGradientTape, tf.GradientTape()),
+        (hvd.PartialDistributedGradientTape, tf.GradientTape()),
+        (hvd.DistributedOptimizer, sgd()),
+        (hvd_tfk.DistributedOptimizer, sgd()),
+    ):
+        with pytest.warns(DeprecationWarning, match="groups") as warned:
+            make(wrapped, num_groups=2)
+        assert warned[0].filename == __file__
