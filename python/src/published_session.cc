@@ -16,7 +16,7 @@ namespace {
 struct Published {
   const ForkMark process;
   const bool is_inherited = false;  // the parent of this process had a session
-  std::mutex mutex;
+  std::mutex mutex{};
   std::shared_ptr<Session> session{};
   bool had_session = false;
 };
