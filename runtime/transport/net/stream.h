@@ -57,7 +57,9 @@ class Stream {
 // What an error of receive() means: the peer is lost.
 inline Status lost_stream(int error) {
   if (error == EBADMSG) return Status::peer_lost("what came over TLS was changed on its way");
-  return Status::peer_lost(std::generic_category().message(error));
+  const std::string words = std::generic_category().message(error);
+  if (error == ETIMEDOUT) return Status::peer_lost("no sign of life from its host (" + words + ")");  // keepalive
+  return Status::peer_lost(words);
 }
 
 }  // namespace hvd::transport

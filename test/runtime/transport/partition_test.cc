@@ -103,8 +103,11 @@ TEST_CASE("A network that loses everything in the middle of a message is noticed
   if (cannot_run()) return;
   const Notice notice = notice_after([](ProcessRanks&) {}, Millis(10000));
   CHECK_THAT(notice.error, Catch::StartsWith("lost rank 1 on host "));
-  CHECK_THAT(notice.error, Catch::Contains("no sign of life from its host for "));
-  CHECK(notice.after >= Millis(5900));  // a shorter silence is none
+  CHECK_THAT(notice.error, Catch::Contains("no sign of life from its host "));
+  // A shorter silence is none. On a stream that had nothing to send it began with the last packet, at most 3 s before
+  // the cut, as keepalive asks from then on: one of the two may be through with its part of a message, on a slow
+  // machine.
+  CHECK(notice.after >= Millis(2900));
 }
 
 TEST_CASE("The host of a stopped process with a full window goes: its silence is noticed", "[multi][transport]") {
