@@ -288,7 +288,11 @@ def test_garbage_is_dropped(service: ComputeService, client: ComputeClient, garb
     client.register_dispatcher(0, "still:1")
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 10, NONCE + b"d" * 32, HELLO[:-1], b""])
+@pytest.mark.parametrize(
+    "garbage",
+    [b"GET / HTTP/1.1\r\n\r\n" * 10, NONCE + b"d" * 32, HELLO[:-1], b""],
+    ids=["HTTP", "wrong proof", "cut off", "nothing"],
+)
 def test_who_does_not_know_the_key_is_not_even_greeted(
     service: ComputeService, client: ComputeClient, garbage: bytes
 ) -> None:
