@@ -46,6 +46,8 @@ GilWait::~GilWait() {
   all.changed.notify_all();
 }
 
+bool GilWait::is_ending() { return waits().is_ending; }
+
 void GilWait::let_all_return(std::chrono::milliseconds limit) {
   Waits& all = waits();
   if (!all.owner.same_process()) return;

@@ -20,6 +20,8 @@ class GilWait {
   // Until no other thread is in one, for `limit` at most: for the end of the process, when nothing is left to wait for.
   // Requires: not the GIL.
   static void let_all_return(std::chrono::milliseconds limit);
+  // Since let_all_return() was called: who waits for something that goes on by itself is to end that.
+  static bool is_ending();
 };
 
 // Waits without the GIL until `wait_for` says true; between slices lets Python handle signals, so that Ctrl-C raises

@@ -66,7 +66,10 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
     return Status::from_errno("a thread for it", e.code().value());
   }
   try {
-    wait_interruptibly([&](std::chrono::milliseconds slice) { return finished.wait_for(slice); });
+    wait_interruptibly([&](std::chrono::milliseconds slice) {
+      if (GilWait::is_ending()) stop.request_stop();  // a daemon thread's, and the process ends
+      return finished.wait_for(slice);
+    });
   } catch (...) {
     stop.request_stop();
     {

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 namespace hvd {
@@ -38,6 +39,11 @@ std::string_view status_code_name(StatusCode code) {
     case StatusCode::kInternal: return "internal error";
   }
   return "unknown";
+}
+
+Status Status::from_exception(const std::exception& error) {
+  const bool has_words = dynamic_cast<const std::bad_alloc*>(&error) == nullptr;
+  return internal(has_words ? error.what() : std::generic_category().message(ENOMEM));
 }
 
 Status Status::from_errno(std::string_view what, int err) {

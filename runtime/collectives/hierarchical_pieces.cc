@@ -17,7 +17,7 @@ Status result_of(const std::function<Status()>& step) {
   try {
     return step();
   } catch (const std::exception& e) {
-    return Status::internal(e.what());
+    return Status::from_exception(e);
   }
 }
 

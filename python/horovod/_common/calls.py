@@ -5,6 +5,7 @@ Nobody changes one after it was made.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class Reduction:
 def refuse_unknown_op(op: Any, caller: str) -> None:
     """ValueError or TypeError for what is no reduction. For calls that failed: others need no look."""
     is_number = hasattr(op, "__index__")
-    if is_number and op in _OPS:
+    if is_number and operator.index(op) in _OPS:
         return
     error = ValueError if is_number else TypeError
     names = ", ".join(f"hvd.{name}" for name in _OPS.values())

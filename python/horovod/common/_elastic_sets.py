@@ -61,7 +61,7 @@ def fitting(sets: Sequence[ProcessSet]) -> Sequence[ProcessSet]:
         warnings.warn(
             f"horovod init(): this round has {size} ranks; the process sets {left_out} name others, or are all ranks, "
             "and are left out of it",
-            stacklevel=3,
+            stacklevel=4,
         )
     return found
 

@@ -86,18 +86,19 @@ class HorovodBasics(BuildInformation):
 
     def _init(self, ranks: Sequence[int], sets: Sequence[ProcessSet]) -> None:
         started = not core.is_initialized()
+        if started:
+            self._init_pid = os.getpid()
+            self._register_exit()  # a daemon thread may still wait for the others when the process ends
         if started and _env.elastic():
             _elastic_sets.start(sets, self.progress)
             _env.apply(_rank_variables())
         else:
             core.init(process_sets=[process_set.ranks or [] for process_set in sets], progress=self.progress)
         if started:
-            self._init_pid = os.getpid()
             self.initial_process_sets = sets
         _setup(self)
         uncaught.install()
-        atexit.unregister(self._shutdown_at_exit)
-        atexit.register(self._shutdown_at_exit)
+        self._register_exit()  # before what was registered meanwhile
         _call_all(functools.partial(hook, started) for hook in self._on_init)
         if ranks and sorted(ranks) != list(range(core.size())):
             warnings.warn(
@@ -115,6 +116,10 @@ class HorovodBasics(BuildInformation):
         core.shutdown()
         _forget_process_sets()
         _call_all(self._on_shutdown)
+
+    def _register_exit(self) -> None:
+        atexit.unregister(self._shutdown_at_exit)
+        atexit.register(self._shutdown_at_exit)
 
     def _shutdown_at_exit(self) -> None:
         # A forked child that ends by sys.exit() runs the parent's exit functions, and must not end its session.

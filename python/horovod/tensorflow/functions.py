@@ -103,9 +103,15 @@ def broadcast_variables(
     # By position: what variables are called depends on how many models a rank has built before.
     names = [f"HorovodBroadcast_{position}" for position in range(len(variables))]
 
-    # Eagerly one after another, which costs a quarter of tracing a tf.function that runs them at once.
-    assigned = _broadcast_each(variables, names, root_rank, process_set)
-    return None if _executing_eagerly() else tf.group(*assigned)
+    def run() -> None:
+        _broadcast_each(variables, names, root_rank, process_set)
+
+    if not _executing_eagerly():
+        return tf.group(*_broadcast_each(variables, names, root_rank, process_set))
+    # Eagerly ops have no names, and would be matched by when they come; else as in broadcast_().
+    if variables:
+        tf.function(run).get_concrete_function()()
+    return None
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

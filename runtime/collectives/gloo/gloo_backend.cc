@@ -81,7 +81,7 @@ Status GlooBackend::Impl::run(const CollectiveCall& call) {
   } catch (const gloo::IoException& e) {
     return fail(status_of(e).annotate(op_type_name(call.op)));
   } catch (const std::exception& e) {
-    return fail(Status::internal(e.what()).annotate(op_type_name(call.op)));
+    return fail(Status::from_exception(e).annotate(op_type_name(call.op)));
   }
 }
 

@@ -36,9 +36,8 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
   }
   if (call.use.turn != nullptr) call.use.turn->ends(call.use.device, stream_->handle(), end.value());
   if (!why.is_ok()) {  // what has come into the stream still uses the tensors, and what may yet come
-    for (const auto& comm : {communicator_, of_host_}) {
-      if (comm != nullptr) comm->abort_unsettled(end.value());
-    }
+    const auto& at_work = goes_by_host(call) ? of_host_ : communicator_;
+    if (at_work != nullptr) at_work->abort_unsettled(end.value());
     devices_.watch().watch(owner, {.event = std::move(end).value(),
                                    .done = [why, done = std::move(done)](const Status&) { done(why); },
                                    .owners = call.use.owners_now()});

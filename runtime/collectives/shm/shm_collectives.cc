@@ -2,7 +2,6 @@
 #include "runtime/collectives/shm/shm_collectives.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
@@ -51,8 +50,8 @@ Status ShmCollectives::run(const CollectiveCall& call) {
   Status status;
   try {
     status = start(call);
-  } catch (const std::bad_alloc&) {  // Adasum needs as much memory as the tensor has
-    status = Status::from_errno("memory for " + std::string(op_type_name(call.op)), ENOMEM);
+  } catch (const std::bad_alloc& error) {  // Adasum needs as much memory as the tensor has
+    status = Status::from_exception(error).annotate(op_type_name(call.op));
   }
   if (!status.is_ok()) rounds_.leave();
   return status;

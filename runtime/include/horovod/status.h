@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,8 @@ class [[nodiscard]] Status {
   static Status internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
   // kInternal with "<what>: <strerror(err)>".
   static Status from_errno(std::string_view what, int err);
+  // kInternal, with its words; of std::bad_alloc, which has none, those of ENOMEM.
+  static Status from_exception(const std::exception& error);
 
   bool is_ok() const { return code_ == StatusCode::kOk; }
   explicit operator bool() const = delete;  // say is_ok(): "true" would be ambiguous between success and error

@@ -94,7 +94,7 @@ def test_adasum_without_memory_is_an_error(horovodrun: Any, tmp_path: Path) -> N
     """
     job = horovodrun(2, torch_script(tmp_path, textwrap.dedent(script)))
     assert job.out.count("raised") == 2, job.text
-    assert "adasum of 'allreduce.layer': memory for adasum: Cannot allocate memory" in job.out
+    assert "adasum of 'allreduce.layer': adasum: Cannot allocate memory" in job.out
 
 
 @pytest.mark.parametrize("end", [e for e in ENDS if e != "pending operation"])

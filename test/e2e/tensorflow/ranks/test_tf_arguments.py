@@ -149,6 +149,13 @@ def test_broadcasts_of_other_variables_are_no_tracings_to_warn_of(caplog: pytest
     assert not caplog.records
 
 
+def test_variables_are_broadcast_by_their_position() -> None:
+    """Eagerly, too, where ops have no names of their own: a message tells which one differs."""
+    variables = [tf.Variable(tf.zeros([2])), tf.Variable(tf.zeros([2 + hvd.rank()]))]
+    with pytest.raises(tf.errors.OpError, match="HorovodBroadcast_1"):
+        hvd.broadcast_variables(variables, 0)
+
+
 def test_variables_inside_a_function_and_of_an_empty_list() -> None:
     variable = tf.Variable([float(hvd.rank())])
 
