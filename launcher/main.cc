@@ -117,7 +117,7 @@ int launcher_main(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   fill_standard_descriptors();
-  unblock_signals();
+  admit_signals();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
   const config::ProcessEnv env;
   const Status armed =
