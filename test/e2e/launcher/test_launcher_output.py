@@ -326,7 +326,7 @@ def test_roots_links_are_roots_where_the_user_namespace_does_not_know_him(public
     inside = ["setpriv", "--reuid=12345", "--clear-groups", "unshare", "--user", "--map-current-user"]
     if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
         pytest.skip("no user namespaces here, or no setpriv")
-    command = [*inside, public_launcher, "-np", "1", "--output-filename", folder / "link" / "sub", "echo", "x"]
+    command = [*inside, str(public_launcher), "-np", "1", "--output-filename", f"{folder}/link/sub", "echo", "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=folder)
     assert done.returncode == 0, done
     assert (folder / "mine/sub/rank.0/stdout").read_text() == "[0]<stdout>:x\n"
