@@ -4,10 +4,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -17,6 +17,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/host_topology.h"
+#include "launcher/cli/flag_parser.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/serve.h"
 #include "launcher/discovery/discovery_runner.h"
@@ -47,18 +48,16 @@ int print(const ExitText& exit) {
   return exit.code;
 }
 
-// The command line says what cannot be: horovod.run(), if that is who called, hears of it too. From the words alone, as
-// the line may be one that could not be read.
+// The command line says what cannot be: horovod.run(), if that is who called, hears of it too.
 int refuse(const ExitText& exit, int argc, char** argv) {
   constexpr std::string_view kPrefix = "horovodrun: ";
   const int code = print(exit);
   if (!exit.to_stderr || !exit.text.starts_with(kPrefix)) return code;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::strcmp(argv[i], "--results-fd") != 0) continue;
-    const std::string why = exit.text.substr(kPrefix.size());
-    ResultChannel::job_gave_up(std::atoi(argv[i + 1]), Status::invalid_argument(why.substr(0, why.find('\n'))));
-    break;
-  }
+  const auto results = results_fd_of({argv + std::min(argc, 1), argv + argc});
+  if (!results) return code;
+  const std::string why = exit.text.substr(kPrefix.size());
+  ignore_io_signals();  // nobody may be left to read it
+  ResultChannel::job_gave_up(*results, Status::invalid_argument(why.substr(0, why.find('\n'))));
   return code;
 }
 
@@ -117,7 +116,7 @@ int launcher_main(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   fill_standard_descriptors();
-  unblock_signals();
+  admit_signals();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
   const config::ProcessEnv env;
   const Status armed =

@@ -25,7 +25,7 @@ void reset_signals(std::uint64_t ignored) {
     fresh.sa_handler = signal < 64 && is_in(ignored, signal) ? SIG_IGN : SIG_DFL;
     sigaction(signal, &fresh, nullptr);  // fails for KILL and STOP: fine
   }
-  unblock_signals();
+  admit_signals();
 }
 
 void bind_to(const char* list) {

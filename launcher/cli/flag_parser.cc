@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 
 #include "runtime/config/nearest.h"
 #include "runtime/config/parse_value.h"
@@ -96,6 +95,10 @@ Result<std::vector<std::string>> take_values(const FlagWord& flag, const std::ve
   return values;
 }
 
+bool is_flag_word(const std::vector<std::string>& args, std::size_t at) {
+  return at < args.size() && args[at].size() > 1 && args[at].starts_with('-') && args[at] != "--";
+}
+
 Status check_exclusive(const std::vector<GivenFlag>& given) {
   for (auto later = given.begin(); later != given.end(); ++later) {
     for (auto earlier = given.begin(); earlier != later; ++earlier) {
@@ -116,7 +119,7 @@ Status check_exclusive(const std::vector<GivenFlag>& given) {
 Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args) {
   CutCommandLine out;
   std::size_t at = 0;
-  while (at < args.size() && args[at].size() > 1 && args[at].starts_with('-') && args[at] != "--") {
+  while (is_flag_word(args, at)) {
     HVD_ASSIGN_OR_RETURN(const FlagWord flag, read_flag(args[at]));
     ++at;
     HVD_ASSIGN_OR_RETURN(std::vector<std::string> values, take_values(flag, args, at));
@@ -126,6 +129,23 @@ Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args) {
   out.command.assign(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
   HVD_RETURN_IF_ERROR(check_exclusive(out.flags));
   return out;
+}
+
+std::optional<int> results_fd_of(const std::vector<std::string>& args) {
+  const FlagRow& row = flag_row("results_fd");
+  std::optional<int> found;
+  for (std::size_t at = 0; is_flag_word(args, at);) {
+    const Result<FlagWord> flag = read_flag(args[at++]);
+    if (!flag.is_ok()) break;
+    const auto values = take_values(flag.value(), args, at);
+    if (!values.is_ok()) break;
+    if (flag.value().spelling->row != &row) continue;
+    const auto number = config::parse_integer(values.value().front(), static_cast<std::int64_t>(row.min),
+                                              static_cast<std::int64_t>(row.max));
+    if (!number.is_ok()) return std::nullopt;
+    found = static_cast<int>(number.value());
+  }
+  return found;
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,9 @@ struct CutCommandLine {
 // first word of the command belongs to it. Errors: an unknown flag (names the nearest known one), a value missing or
 // too many, both sides of a toggle, two flags of an exclusive group. Pure.
 Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args);
+
+// The value of --results-fd, also where the command line is wrong: of the flags up to the first word that is none or
+// cannot be read, and so never of the command. Pure.
+std::optional<int> results_fd_of(const std::vector<std::string>& args);
 
 }  // namespace hvd::launcher

@@ -38,9 +38,11 @@ void DiscoveryRunner::stop() {
   end_script();
 }
 
-// Its guard ends it, and what it has started.
+// Its guard ends it, and what it has started; also a guard that somebody has stopped.
 void DiscoveryRunner::end_script() {
-  if (child_) child_->kill(SIGTERM);
+  if (!child_) return;
+  child_->kill(SIGTERM);
+  child_->kill(SIGCONT);
 }
 
 void DiscoveryRunner::run_script() {

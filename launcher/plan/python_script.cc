@@ -39,10 +39,13 @@ std::string python_beside(const std::string& program_directory, const config::En
 }
 
 // `-m` would put the current directory before all others: a file of the name of a module that this imports would run in
-// its stead. What is missing is said as by `-m`, in one line that names the Python.
+// its stead. So does an empty element of PYTHONPATH, which is that directory's full name by the time this runs. What is
+// missing is said as by `-m`, in one line that names the Python.
 std::vector<std::string> report_command(std::string python) {
   return {std::move(python), "-c",
-          "import sys; sys.path[:] = [p for p in sys.path if p]; import importlib.util, runpy; "
+          "import sys, posix; "
+          "here = posix.getcwd() if b'' in (posix.environ.get(b'PYTHONPATH') or b'/').split(b':') else ''; "
+          "sys.path[:] = [p for p in sys.path if p not in ('', here)]; import importlib.util, runpy; "
           "importlib.util.find_spec('horovod') or sys.exit(sys.executable + ': No module named horovod'); "
           "runpy.run_module('horovod', run_name='__main__', alter_sys=True)"};
 }

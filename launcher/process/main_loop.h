@@ -45,13 +45,13 @@ void fill_standard_descriptors();
 void ignore_io_signals();
 
 // Whoever started this program may have blocked signals, for a moment or in one of its threads, and we have that from
-// it: Ctrl-C would do nothing, and no exit of a child would be told.
-void unblock_signals();
+// it: Ctrl-C would do nothing, and no exit of a child would be told. What a shell's script starts with "&" ignores
+// SIGINT: that one and SIGTERM end us from the start, also where nobody watches for them yet.
+void admit_signals();
 
 // The signals that whoever started this program has it ignore, as bits (1 << number): nohup's SIGHUP, say. They are to
 // stay ignored, in the launcher and for ranks. Not SIGCHLD, without which no exit of a child could be told, and not
-// SIGINT and SIGTERM, which end a job whatever it was started with: a shell's script has what it starts with "&" ignore
-// SIGINT.
+// SIGINT and SIGTERM: see admit_signals().
 std::uint64_t ignored_signals();
 inline bool is_in(std::uint64_t signals, int signal) { return (signals >> signal & 1) != 0; }
 

@@ -45,7 +45,11 @@ void ignore_io_signals() {
   for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN}) sigaction(signal, &ignore, nullptr);
 }
 
-void unblock_signals() {
+void admit_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction now = {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) ::signal(signal, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -35,6 +35,17 @@ Status refuse_link(const std::string& name, int error) {
   return Status::from_errno("cannot open " + name, error);
 }
 
+// Root's link is as good as ours. Where the number may be another's, too, only if none but the folder's owner can have
+// made it.
+Status check_link(const std::filesystem::path& link, const struct stat& info) {
+  if (info.st_uid == 0) return Status::ok();
+  const std::filesystem::path folder = link.has_parent_path() ? link.parent_path() : ".";
+  struct stat around = {};
+  const bool is_closed = ::stat(folder.c_str(), &around) == 0 && (around.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (is_root(info.st_uid) && is_closed) return Status::ok();
+  return check_owner(info, "the link " + link.string());
+}
+
 // Another user's link on the way, or behind one of ours, leads wherever he likes: to what is ours, too. What is not
 // there will be made.
 Status check_links(const std::string& directory) {
@@ -53,7 +64,7 @@ Status check_links(const std::string& directory) {
       rest = std::move(after);
       continue;
     }
-    if (info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, "the link " + next.string()));
+    HVD_RETURN_IF_ERROR(check_link(next, info));
     std::error_code error;
     rest = fs::read_symlink(next, error) / after;
     ++links;
@@ -66,9 +77,18 @@ Status check_place(const std::string& directory) {
   HVD_RETURN_IF_ERROR(check_links(directory));
   struct stat info = {};
   for (const auto look : {&::lstat, &::stat}) {
-    if (look(directory.c_str(), &info) == 0 && info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, directory));
+    if (look(directory.c_str(), &info) != 0 || is_root(info.st_uid)) continue;
+    HVD_RETURN_IF_ERROR(check_owner(info, directory));
   }
   return Status::ok();
+}
+
+// mkdir -p of `folder`, which is `directory` or in it. Between a look and what is made, another user may have put a
+// link in what is his: nothing is opened behind one that is there now.
+Status make_place(const std::string& directory, const std::string& folder) {
+  HVD_RETURN_IF_ERROR(check_place(directory));
+  HVD_RETURN_IF_ERROR(make_directories(folder));
+  return check_place(directory);
 }
 
 Result<Fd> open_folder(const std::string& name) {
@@ -89,8 +109,7 @@ Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name
 Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int rank, int num_proc) {
   const std::string folder_name = (std::filesystem::path(directory) / ("rank." + padded(rank, num_proc))).string();
   HVD_FAILPOINT_RETURN("files.open");
-  HVD_RETURN_IF_ERROR(check_place(directory));
-  HVD_RETURN_IF_ERROR(make_directories(folder_name));
+  HVD_RETURN_IF_ERROR(make_place(directory, folder_name));
   HVD_ASSIGN_OR_RETURN(const Fd folder, open_folder(folder_name));
   std::array<OutputFile, 2> files;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -128,8 +147,7 @@ Result<OutputFile> open_events_file(const std::string& path) {
 Result<OutputFile> open_summary_file(const std::string& directory) {
   OutputFile file{.fd = {}, .name = (std::filesystem::path(directory) / "summary.json").string()};
   const Status status = [&]() -> Status {
-    HVD_RETURN_IF_ERROR(check_place(directory));
-    HVD_RETURN_IF_ERROR(make_directories(directory));
+    HVD_RETURN_IF_ERROR(make_place(directory, directory));
     const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return refuse_link(directory, errno);
     HVD_ASSIGN_OR_RETURN(file.fd, open_file(folder, "summary.json", file.name));

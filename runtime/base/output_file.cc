@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <fstream>
 #include <string_view>
 
 namespace hvd {
@@ -11,11 +13,16 @@ namespace {
 
 struct Opened {
   Fd file;
+  bool is_new = false;  // made here: nobody else's, whatever number the mount gives its owner
   struct stat info = {};
 };
 
 Result<Opened> open_and_look(int folder, const char* base, const std::string& name, int flags) {
-  Opened opened{.file = Fd(::openat(folder, base, flags | O_NONBLOCK | O_CLOEXEC, 0666))};
+  const int how = flags | O_NONBLOCK | O_CLOEXEC;
+  Opened opened;
+  if ((flags & O_CREAT) != 0) opened.file = Fd(::openat(folder, base, how | O_EXCL, 0666));
+  opened.is_new = opened.file.valid();
+  if (!opened.is_new) opened.file = Fd(::openat(folder, base, how, 0666));
   if (!opened.file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
   if (!opened.file.valid()) return Status::from_errno("cannot open " + name, errno);
   if (::fstat(opened.file.get(), &opened.info) != 0) return Status::from_errno("cannot look at " + name, errno);
@@ -33,7 +40,26 @@ bool is_in_system_folder(std::string_view name) {
   return folder == "/dev/" || folder == "/dev/fd/" || folder == "/proc/self/fd/";
 }
 
+bool namespace_knows_root() {
+  std::ifstream map("/proc/self/uid_map");
+  bool is_empty = true;
+  for (std::int64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count; is_empty = false) {
+    if (inside == 0) return true;
+  }
+  return is_empty;  // no /proc, no user namespaces: nothing is excused
+}
+
 }  // namespace
+
+bool is_root(uid_t owner) {
+  if (owner == 0) return true;
+  static const std::int64_t unknown = [] {
+    std::int64_t number = -1;
+    if (!namespace_knows_root()) std::ifstream("/proc/sys/kernel/overflowuid") >> number;
+    return number;
+  }();
+  return owner == unknown;
+}
 
 Status check_owner(const struct stat& info, const std::string& name) {
   if (info.st_uid == ::geteuid()) return Status::ok();
@@ -43,6 +69,7 @@ Status check_owner(const struct stat& info, const std::string& name) {
 
 Result<Fd> open_own_file(const Fd& folder, const char* base, const std::string& name, int flags) {
   HVD_ASSIGN_OR_RETURN(Opened opened, open_and_look(folder.get(), base, name, flags | O_CREAT | O_NOFOLLOW));
+  if (opened.is_new) return std::move(opened.file);
   HVD_RETURN_IF_ERROR(check_plain(opened.info, name));
   HVD_RETURN_IF_ERROR(check_owner(opened.info, name));
   return std::move(opened.file);
@@ -51,10 +78,10 @@ Result<Fd> open_own_file(const Fd& folder, const char* base, const std::string& 
 Result<Fd> open_emptied(const std::string& name) {
   const int how = is_in_system_folder(name) ? O_WRONLY : O_WRONLY | O_CREAT | O_NOFOLLOW;
   HVD_ASSIGN_OR_RETURN(Opened opened, open_and_look(AT_FDCWD, name.c_str(), name, how));
-  if (S_ISCHR(opened.info.st_mode) || is_in_system_folder(name)) return std::move(opened.file);
+  if (opened.is_new || S_ISCHR(opened.info.st_mode) || is_in_system_folder(name)) return std::move(opened.file);
   if (!S_ISFIFO(opened.info.st_mode)) HVD_RETURN_IF_ERROR(check_plain(opened.info, name));
   // On some mounts all files are root's, who could read and change this one anyhow.
-  if (opened.info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(opened.info, name));
+  if (!is_root(opened.info.st_uid)) HVD_RETURN_IF_ERROR(check_owner(opened.info, name));
   if (S_ISREG(opened.info.st_mode) && ::ftruncate(opened.file.get(), 0) != 0) {
     return Status::from_errno("cannot empty " + name, errno);
   }

@@ -13,6 +13,10 @@ namespace hvd {
 // that one may write in the folder, too: so no link is followed, and nothing is emptied before it is known whose it is.
 // Nobody waits for the reader of a pipe.
 
+// Whether that user is root. In a user namespace that does not know root, what is his shows as belonging to the same
+// number as all that the namespace does not know (overflowuid): then that one counts as root.
+bool is_root(uid_t owner);
+
 // An error that names the file unless it is our user's.
 Status check_owner(const struct stat& info, const std::string& name);
 
@@ -20,8 +24,8 @@ Status check_owner(const struct stat& info, const std::string& name);
 // not there. `flags`: of open(2), how it is written.
 Result<Fd> open_own_file(const Fd& folder, const char* base, const std::string& name, int flags);
 
-// To be written from its beginning: the same, or root's, emptied; or a pipe, a device, or what /dev has a link for,
-// such as /dev/stdout.
+// To be written from its beginning: the same, or root's, emptied, or new; or a pipe, a device, or what /dev has a link
+// for, such as /dev/stdout. pwrite(2), which timelines are written with, is not for pipes.
 Result<Fd> open_emptied(const std::string& name);
 
 }  // namespace hvd

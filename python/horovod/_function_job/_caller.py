@@ -251,7 +251,8 @@ def run_function_job(
     # A notebook shows what is written to sys.stdout, and not what a child writes to descriptor 1.
     streams = [(stdout or sys.stdout, sys.__stdout__), (stderr or sys.stderr, sys.__stderr__)]
     shown = [None if stream is real else subprocess.PIPE for stream, real in streams]
-    argv = [find_launcher(), *launcher_args, "--stdin", "all", "--results-fd", str(theirs.fileno())]
+    # Where results go comes first: what follows may be refused.
+    argv = [find_launcher(), "--results-fd", str(theirs.fileno()), "--stdin", "all", *launcher_args]
     with ours:
         with theirs:
             job = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_a_discovery_script_does_not_outlive_a_killed_launcher(start_elastic: St
     job = start_elastic("-np", "1", "--host-discovery-script", "sleep 1000 & sleep 1001; true", command=("true",))
     eventually(lambda: len(job.named("sleep")) == 2, f"the script runs\n{job}")
     job.signal(signal.SIGKILL)
+    job.wait_all_gone()
+
+
+def test_a_discovery_script_whose_guard_is_stopped_ends_with_the_job(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "1", "--host-discovery-script", "exec sleep 1000", command=("true",))
+    eventually(lambda: len(job.named("sleep")) == 1, f"the script runs\n{job}")
+    script = job.named("sleep")[0]
+    guard = int(Path(f"/proc/{script}/stat").read_text().rpartition(")")[2].split()[1])
+    assert guard != job.pid
+    os.kill(guard, signal.SIGSTOP)
+    job.signal(signal.SIGTERM)
+    assert job.wait() == 143, job
     job.wait_all_gone()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -39,6 +41,15 @@ def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
     yield start
     for job in jobs:
         job.kill_everything()
+
+
+@pytest.fixture
+def public_launcher(horovodrun_path: str) -> Iterator[Path]:
+    """A copy where every user may run it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield Path(shutil.copy(horovodrun_path, folder))
 
 
 @pytest.fixture

@@ -154,12 +154,20 @@ def test_the_report_is_that_of_the_python_beside(horovodrun_path: str) -> None:
 def test_nothing_of_the_current_directory_is_run(horovodrun_path: str, tmp_path: Path) -> None:
     for module in ("horovod", "random", "runpy", "platform", "subprocess"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit('planted')\n")
-    for arguments in (["--report"], ["--check", sys.executable]):
-        done = subprocess.run(
-            [horovodrun_path, *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
-        )
-        assert "planted" not in done.stdout + done.stderr, done
-        assert horovod.__version__ in done.stdout, done
+    usual = os.environ.get("PYTHONPATH", "")
+    for path in (usual, f":{usual}"):
+        for arguments in (["--report"], ["--check", sys.executable]):
+            done = subprocess.run(
+                [horovodrun_path, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                cwd=tmp_path,
+                check=False,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+            assert "planted" not in done.stdout + done.stderr, done
+            assert horovod.__version__ in done.stdout, done
 
 
 COMPLETIONS = {

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +16,6 @@ JOB = ("-np", str(RANKS), "true")
 STRANGERS = (
     54321  # the first of users who have no other processes: they would count, too, dead ones until they are reaped
 )
-
-
-@pytest.fixture
-def public_launcher(horovodrun_path: str) -> Iterator[Path]:
-    """A copy where every user may run it."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield Path(shutil.copy(horovodrun_path, folder))
 
 
 def outcomes(commands: list[list[str]], folder: Path, cwd: Path) -> list[int]:

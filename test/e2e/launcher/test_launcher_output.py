@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob, eventually
 
+from jobs import DEADLINE_S
+
 
 def test_lines_carry_rank_and_stream(start_job: StartJob) -> None:
     job = start_job("-np", "2", "sh", "-c", "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2")
@@ -313,6 +315,24 @@ def test_output_files_are_behind_no_link_of_another_user(start_job: StartJob, tm
     job = start_job("-np", "1", "--output-filename", str(tmp_path / "own" / "sub"), "echo", "x")
     assert job.wait() == 0, job
     assert (tmp_path / "mine/sub/rank.0/stdout").read_text() == "[0]<stdout>:x\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a link that is root's")
+def test_roots_links_are_roots_where_the_user_namespace_does_not_know_him(public_launcher: Path) -> None:
+    folder = public_launcher.parent
+    (folder / "mine").mkdir()
+    os.chown(folder / "mine", 12345, -1)
+    (folder / "link").symlink_to("mine")
+    inside = ["setpriv", "--reuid=12345", "--clear-groups", "unshare", "--user", "--map-current-user"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no user namespaces here, or no setpriv")
+    command = [*inside, str(public_launcher), "-np", "1", "--output-filename", f"{folder}/link/sub", "echo", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=folder)
+    assert done.returncode == 0, done
+    assert (folder / "mine/sub/rank.0/stdout").read_text() == "[0]<stdout>:x\n"
+    folder.chmod(0o777)  # where any user may have made the link
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=folder)
+    assert f"the link {folder}/link belongs to user " in done.stderr
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launcher_job import RunningJob, StartJob, eventually
+from launcher_job import RunningJob, StartJob, eventually, make_token
 
 from jobs import DEADLINE_S, assert_soon
 
@@ -183,21 +183,27 @@ def test_a_signal_for_the_program_does_not_hit_its_helpers(start_job: StartJob) 
     assert job.wait() == 143
 
 
-def test_sigint_ends_a_job_that_was_started_ignoring_it(horovodrun_path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits_for_hosts", [False, True])
+def test_sigint_ends_a_job_that_was_started_ignoring_it(
+    horovodrun_path: str, tmp_path: Path, waits_for_hosts: bool
+) -> None:
     """As a script starts what it puts into the background."""
     out = tmp_path / "out"
+    token = make_token(tmp_path / "token")
+    waits = f"--wait-for-hosts 1 --listen 127.0.0.1 --token-file {token}" if waits_for_hosts else ""
+    word, times = ("waits for", 1) if waits_for_hosts else ("ready", 2)
     ranks = "echo ready; exec sleep 1000"
-    program = f"{horovodrun_path} -np 2 sh -c '{ranks}' > {out} 2>&1 & echo $!; wait $!; echo code $?"
+    program = f"{horovodrun_path} -np 2 {waits} sh -c '{ranks}' > {out} 2>&1 & echo $!; wait $!; echo code $?"
     with subprocess.Popen(["sh", "-c", program], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         launcher = int(script.stdout.readline())
-        eventually(lambda: out.exists() and out.read_text().count("ready") == 2, "both ranks run")
-        os.kill(launcher, signal.SIGINT)
         try:
+            eventually(lambda: out.exists() and out.read_text().count(word) >= times, "it runs, or waits")
+            os.kill(launcher, signal.SIGINT)
             assert script.communicate(timeout=DEADLINE_S)[0] == "code 130\n", out.read_text()
         finally:
-            if script.poll() is None:
-                os.kill(launcher, signal.SIGTERM)
+            if script.poll() is None:  # and so its child has its number still
+                os.kill(launcher, signal.SIGKILL)
 
 
 def test_what_is_ignored_at_the_start_stays_ignored(horovodrun_path: str, tmp_path: Path) -> None:

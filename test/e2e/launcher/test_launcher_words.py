@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -225,3 +226,23 @@ def test_the_summary_has_every_rank_and_comes_before_the_reason_of_a_failure(sta
     quiet = start_job("-np", "1", "true")
     assert quiet.wait() == 0
     assert quiet.err == ""
+
+
+def test_a_wrong_command_line_is_told_to_the_socket_of_its_own_flag_alone(horovodrun_path: str) -> None:
+    def told(*words: str, reader: bool = True) -> tuple[int, bytes]:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            fd = theirs.fileno()
+            if not reader:
+                ours.close()
+            command = [horovodrun_path, *(word.replace("FD", str(fd)) for word in words)]
+            code = subprocess.run(command, pass_fds=[fd], capture_output=True, timeout=DEADLINE_S).returncode
+            theirs.close()
+            return code, ours.recv(4096) if reader else b""
+
+    code, words = told("--results-fd", "FD", "--nonsense", "true")
+    assert code == 2
+    assert b"unknown flag '--nonsense'" in words
+    assert told("--nonsense", "prog", "--results-fd", "FD") == (2, b"")
+    assert told("-np", "0", "prog", "--results-fd", "FD") == (2, b"")
+    assert told("--results-fd", "FD", "--nonsense", reader=False) == (2, b"")  # and not SIGPIPE

@@ -57,6 +57,19 @@ TEST_CASE("Everything after the first word of the command belongs to the command
   REQUIRE(cut({}).flags.empty());
 }
 
+TEST_CASE("Who waits for results is found in a line that is wrong, and not in the command", "[unit][cli]") {
+  CHECK(results_fd_of({"--results-fd", "5", "--nonsense", "x"}) == 5);
+  CHECK(results_fd_of({"-np", "0", "--results-fd=7", "--hostfile"}) == 7);
+  CHECK_FALSE(results_fd_of({"-np", "2", "python", "--results-fd", "5"}));
+  CHECK_FALSE(results_fd_of({"--", "--results-fd", "5"}));
+  CHECK_FALSE(results_fd_of({"--output-filename", "--results-fd", "5"}));
+  for (const char* wrong : {"2", "-1", "x", "", "5x", "99999999999"}) {
+    CHECK_FALSE(results_fd_of({std::string("--results-fd=") + wrong}));
+  }
+  CHECK_FALSE(results_fd_of({"--results-fd"}));
+  CHECK_FALSE(results_fd_of({}));
+}
+
 TEST_CASE("Values are taken whole", "[unit][cli]") {
   REQUIRE(cut({"--mpi-args=-x FOO --verbose"}).flags == Words{"--mpi-args", "-x FOO --verbose"});
   REQUIRE(cut({"--mpi-args", "-x FOO"}).flags == Words{"--mpi-args", "-x FOO"});

@@ -37,7 +37,10 @@ for _ in range(1000):
     come()
 told = False
 while True:
-    for key, _ in there.select():
+    ready = there.select(30)
+    if not ready and not told:
+        sys.exit("the service has closed nobody")
+    for key, _ in ready:
         if is_closed(key.fileobj):
             there.unregister(key.fileobj)
             key.fileobj.close()

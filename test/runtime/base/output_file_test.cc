@@ -1,6 +1,8 @@
 #include "runtime/base/output_file.h"
 
 #include <fcntl.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -42,6 +44,25 @@ TEST_CASE("What another user may have planted is neither followed nor emptied", 
     CHECK(text_of(there) == "keep");
   }
   CHECK(refusal(folder / "missing/file") == "cannot open " + folder / "missing/file" + ": No such file or directory");
+}
+
+TEST_CASE("What was made here is ours, whomever the mount gives it to", "[unit][base]") {
+  if (::geteuid() != 0) return;
+  const test::TempFolder folder;
+  REQUIRE(::chmod((folder / "").c_str(), 0777) == 0);
+  const Fd there(::open((folder / "").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ::setfsuid(65534);  // new files belong to it, as where a server squashes users
+  const Result<Fd> made = open_emptied(folder / "made");
+  const Result<Fd> beside = open_own_file(there, "beside", "beside", O_WRONLY);
+  ::setfsuid(0);
+  CHECK(made.is_ok());
+  CHECK(beside.is_ok());
+  CHECK(refusal(folder / "made").ends_with("made belongs to user 65534, not to you (0)"));
+}
+
+TEST_CASE("A user namespace that does not know root shows what is his as nobody's", "[unit][base]") {
+  CHECK(is_root(0));
+  CHECK_FALSE(is_root(::geteuid() == 0 ? 65534 : ::geteuid()));
 }
 
 TEST_CASE("The user's own file is emptied, devices and pipes are opened", "[unit][base]") {
