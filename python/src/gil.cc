@@ -54,6 +54,7 @@ void GilWait::let_all_return(std::chrono::milliseconds limit) {
   all.is_ending = true;
   std::unique_lock lock(all.mutex);
   all.changed.wait_for(lock, limit, [&all] { return all.now == 0; });
+  all.is_ending = false;  // a process that goes on may wait again
 }
 
 std::shared_ptr<void> keep_alive(pybind11::object object) {

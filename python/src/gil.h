@@ -20,7 +20,7 @@ class GilWait {
   // Until no other thread is in one, for `limit` at most: for the end of the process, when nothing is left to wait for.
   // Requires: not the GIL.
   static void let_all_return(std::chrono::milliseconds limit);
-  // Since let_all_return() was called: who waits for something that goes on by itself is to end that.
+  // While let_all_return() waits: who waits for something that goes on by itself is to end that.
   static bool is_ending();
 };
 
