@@ -149,6 +149,7 @@ def test_broadcasts_of_other_variables_are_no_tracings_to_warn_of(caplog: pytest
     assert not caplog.records
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_variables_are_broadcast_by_their_position() -> None:
     """Eagerly, too, where ops have no names of their own: a message tells which one differs."""
     variables = [tf.Variable(tf.zeros([2])), tf.Variable(tf.zeros([2 + hvd.rank()]))]
