@@ -18,6 +18,8 @@ class PartsRun : public SingleCollective {
   virtual Status allocate(const BatchItem& item) = 0;
   // All tensors, which have so many elements on all ranks together.
   virtual Status pack_all(std::int64_t total) = 0;
+  // What was packed so, to the outputs.
+  virtual void unpack_all() = 0;
 
   std::size_t ranks() const { return static_cast<std::size_t>(context_.set.size()); }
   std::size_t own() const { return static_cast<std::size_t>(context_.set_rank); }
@@ -28,6 +30,12 @@ class PartsRun : public SingleCollective {
   std::vector<collectives::Segment> tensors_;
 
  private:
+  void unpack() final {
+    if (!must_pack()) return;
+    trace("MEMCPY_OUT_FUSION_BUFFER");
+    unpack_all();
+  }
+
   Result<bool> pack() final {
     trace("ALLOCATE_OUTPUT");
     for (const BatchItem& item : batch_.items) HVD_RETURN_IF_ERROR(allocate(item));
@@ -61,9 +69,7 @@ class GatherRun final : public PartsRun {
   using PartsRun::PartsRun;
 
  private:
-  void unpack() override {
-    if (!must_pack()) return;
-    trace("MEMCPY_OUT_FUSION_BUFFER");
+  void unpack_all() override {
     std::vector<std::byte*> ends;
     for (const collectives::Segment& tensor : tensors_) ends.push_back(static_cast<std::byte*>(tensor.output));
     const std::byte* from = packed_.data();
@@ -130,9 +136,7 @@ class ScatterRun final : public PartsRun {
   using PartsRun::PartsRun;
 
  private:
-  void unpack() override {
-    if (!must_pack()) return;
-    trace("MEMCPY_OUT_FUSION_BUFFER");
+  void unpack_all() override {
     const auto* result = static_cast<const std::byte*>(call_.output);
     for (const collectives::Segment& tensor : tensors_) {
       const std::int64_t n = tensor.rank_counts[own()];

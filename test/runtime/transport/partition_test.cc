@@ -72,16 +72,36 @@ void receive_many(transport::Fabric& fabric) {
   for (;;) buffer->waitRecv();
 }
 
-// Rank 0 sends to rank 1 until `disturb` has done its work; how long it took to notice, and what it said.
+// Sends a little and then waits for what never comes: nothing is under way.
+std::string wait_until_lost(transport::Fabric& fabric, std::atomic<int>& sent) {
+  std::vector<std::uint8_t> memory(kMessage, 1);
+  try {
+    auto context = fabric.make_context(1, {0, 1}).value();
+    auto buffer = context->createUnboundBuffer(memory.data(), memory.size());
+    for (; sent < 2; ++sent) {
+      buffer->send(1, 1);
+      buffer->waitSend();
+    }
+    buffer->recv(1, 2);
+    for (;;) buffer->waitRecv();
+  } catch (const transport::WaitError& e) {
+    return e.what();
+  }
+}
+
+// Rank 0 does `work` with rank 1 until `disturb` has done its own; how long it took to notice, and what it said.
 struct Notice {
   Millis after;
   std::string error;
 };
-Notice notice_after(const std::function<void(ProcessRanks&)>& disturb, Millis patience) {
-  ProcessRanks ranks(2, receive_many);
+// Connections: of two, one may be through with its part of a message, and then keepalive judges it (below).
+constexpr int kNeverQuiet = 1;
+using Work = std::string (*)(transport::Fabric&, std::atomic<int>&);
+Notice notice_after(Work work, int sockets, const std::function<void(ProcessRanks&)>& disturb, Millis patience) {
+  ProcessRanks ranks(2, receive_many, sockets);
   std::atomic<int> sent{0};
   auto noticed = std::async(std::launch::async, [&] {
-    std::string error = send_until_lost(*ranks.fabric, sent);
+    std::string error = work(*ranks.fabric, sent);
     return std::pair(SteadyClock::now(), std::move(error));
   });
   const auto connecting = Deadline::after(Millis(10000));
@@ -101,18 +121,27 @@ Notice notice_after(const std::function<void(ProcessRanks&)>& disturb, Millis pa
 
 TEST_CASE("A network that loses everything in the middle of a message is noticed", "[multi][transport]") {
   if (cannot_run()) return;
-  const Notice notice = notice_after([](ProcessRanks&) {}, Millis(10000));
+  const Notice notice = notice_after(send_until_lost, kNeverQuiet, [](ProcessRanks&) {}, Millis(10000));
   CHECK_THAT(notice.error, Catch::StartsWith("lost rank 1 on host "));
-  CHECK_THAT(notice.error, Catch::Contains("no sign of life from its host "));
-  // A shorter silence is none. On a stream that had nothing to send it began with the last packet, at most 3 s before
-  // the cut, as keepalive asks from then on: one of the two may be through with its part of a message, on a slow
-  // machine.
+  CHECK_THAT(notice.error, Catch::Contains("no sign of life from its host for "));
+  CHECK(notice.after >= Millis(5900));  // a shorter silence is none
+}
+
+// The kernel's keepalive counts from the last packet: it asks after 3 s, and three answers are missing then.
+TEST_CASE("A network that is lost between two ranks that are quiet is noticed", "[multi][transport]") {
+  if (cannot_run()) return;
+  constexpr Millis kQuiet{2000};
+  const auto quiet = [&](ProcessRanks&) { std::this_thread::sleep_for(kQuiet); };  // the time itself is what is tried
+  const Notice notice = notice_after(wait_until_lost, kNeverQuiet + 1, quiet, Millis(10000));
+  CHECK_THAT(notice.error, Catch::Contains("no sign of life from its host ("));
   CHECK(notice.after >= Millis(2900));
+  CHECK(notice.after < Millis(5900));
 }
 
 TEST_CASE("The host of a stopped process with a full window goes: its silence is noticed", "[multi][transport]") {
   if (cannot_run()) return;
   const Notice notice = notice_after(
+      send_until_lost, kNeverQuiet,
       [](ProcessRanks& ranks) {
         kill(ranks.pid(1), SIGSTOP);
         std::this_thread::sleep_for(Millis(8000));  // longer than a silence may last: its kernel answers

@@ -19,7 +19,7 @@ class ProcessRanks {
  public:
   using Body = std::function<void(transport::Fabric& fabric)>;
 
-  ProcessRanks(int size, const Body& body) {
+  ProcessRanks(int size, const Body& body, int sockets = 2) : sockets_(sockets) {
     for (int rank = 1; rank < size; ++rank) spawn(rank, size, body);
     fabric = make_fabric(0, size);
     rows.set(0, fabric->address_row());
@@ -54,11 +54,11 @@ class ProcessRanks {
     Fd link;
   };
 
-  static std::unique_ptr<transport::Fabric> make_fabric(int rank, int size) {
+  std::unique_ptr<transport::Fabric> make_fabric(int rank, int size) const {
     transport::FabricOptions options;
     options.rank = rank;
     options.size = size;
-    options.sockets = 2;
+    options.sockets = sockets_;
     return transport::Fabric::create(options).value();
   }
   static void send_row(int fd, const Bytes& row) {
@@ -87,7 +87,7 @@ class ProcessRanks {
     close(ends[1]);
     children_.push_back({pid, Fd(ends[0])});
   }
-  [[noreturn]] static void run_child(int rank, int size, Fd link, const Body& body) {
+  [[noreturn]] void run_child(int rank, int size, Fd link, const Body& body) const {
     int code = 0;
     try {
       auto own = make_fabric(rank, size);
@@ -103,6 +103,7 @@ class ProcessRanks {
   }
 
   std::vector<Child> children_;
+  const int sockets_;
 };
 
 }  // namespace hvd::test
