@@ -102,31 +102,31 @@ Status Agent::handle(const Frame& frame) {
       return launch(std::move(message));
     }
     case FrameType::kStart: {
-      HVD_ASSIGN_OR_RETURN(StartMessage message, decode_start(frame.payload));
+      HVD_ASSIGN_OR_RETURN(auto message, decode<StartMessage>(frame.payload));
       return start(std::move(message));
     }
     case FrameType::kSignal: {
-      HVD_ASSIGN_OR_RETURN(const SignalMessage message, decode_signal(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<SignalMessage>(frame.payload));
       signal(message);
       return Status::ok();
     }
     case FrameType::kStop: {
-      HVD_ASSIGN_OR_RETURN(const StopMessage message, decode_stop(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<StopMessage>(frame.payload));
       slots_.stop(message.slot, Millis(message.grace_ms));
       return Status::ok();
     }
     case FrameType::kInput: {
-      HVD_ASSIGN_OR_RETURN(InputMessage message, decode_input(frame.payload));
+      HVD_ASSIGN_OR_RETURN(auto message, decode<InputMessage>(frame.payload));
       return give_input(std::move(message));
     }
     case FrameType::kShutdown: {
-      HVD_ASSIGN_OR_RETURN(const ShutdownMessage message, decode_shutdown(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<ShutdownMessage>(frame.payload));
       shut_down(message);
       return Status::ok();
     }
     case FrameType::kAskStacks: ask_stacks(); return Status::ok();
     case FrameType::kOpenBelow: {
-      HVD_ASSIGN_OR_RETURN(const OpenBelowMessage message, decode_open_below(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<OpenBelowMessage>(frame.payload));
       return open_below(message);
     }
     default:

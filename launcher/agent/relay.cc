@@ -64,7 +64,7 @@ void Relay::keep(const LaunchMessage& message) {
 }
 
 Status Relay::launch(int agent, const Frame& frame) {
-  HVD_ASSIGN_OR_RETURN(LaunchBelowMessage own, decode_launch_below(frame.payload));
+  HVD_ASSIGN_OR_RETURN(auto own, decode<LaunchBelowMessage>(frame.payload));
   if (!common_ || !to_launch_.contains(agent)) {
     return Status::precondition("an agent is to launch agent " + std::to_string(agent) +
                                 ", and has no launch frame for it");

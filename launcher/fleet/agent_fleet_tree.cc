@@ -53,7 +53,7 @@ void AgentFleet::frame_from_below(int parent, const Frame& frame) {
   Member& one = found->second;
   if (!one.relayed) return;  // it was given up since, and perhaps started from here
   if (frame.type == FrameType::kLost) {
-    const auto message = decode_text(frame.payload);
+    const auto message = decode<TextMessage>(frame.payload);
     return lost_below(agent, message.is_ok() ? message.value().text : message.status().message());
   }
   one.heard = true;

@@ -63,16 +63,16 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kStacksEnd: return handle_stacks(agent, frame);
     case FrameType::kDraining: {
       if (!elastic_) return Status::invalid_argument("its agent wants to leave a job that is not elastic");
-      HVD_ASSIGN_OR_RETURN(const DrainingMessage message, decode_draining(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<DrainingMessage>(frame.payload));
       return elastic_->draining(agent, message);
     }
     case FrameType::kNotice: {
-      HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<TextMessage>(frame.payload));
       output_.message("host " + host_name(agent) + ": " + message.text);
       return Status::ok();
     }
     case FrameType::kError: {
-      HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
+      HVD_ASSIGN_OR_RETURN(const auto message, decode<TextMessage>(frame.payload));
       return Status::internal("its agent says: " + message.text);
     }
     case FrameType::kDone:
@@ -87,7 +87,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
 
 Status JobDriver::handle_hello(int agent, const Frame& frame) {
   HVD_FAILPOINT_RETURN("driver.hello");
-  HVD_ASSIGN_OR_RETURN(const HelloMessage message, decode_hello(frame.payload));
+  HVD_ASSIGN_OR_RETURN(const auto message, decode<HelloMessage>(frame.payload));
   if (message.version != HVD_VERSION) {
     return Status::precondition("the agent there is of version " + message.version + ", this is " + HVD_VERSION +
                                 ": install the same version on all hosts");
@@ -102,7 +102,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
 // What an earlier process of a slot still prints is its slot's output like any other.
 Status JobDriver::handle_output(int agent, const Frame& frame) {
   HVD_FAILPOINT_RETURN("driver.output");
-  HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_slot(agent, decode_output(frame.payload)));
+  HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<OutputMessage>(frame.payload)));
   if (message.stream != OutputStream::kResult) {
     output_.output(message.process.slot, message.stream == OutputStream::kStderr, message.bytes);
   } else if (results_) {
@@ -113,7 +113,7 @@ Status JobDriver::handle_output(int agent, const Frame& frame) {
 }
 
 Status JobDriver::handle_output_end(int agent, const Frame& frame) {
-  HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_slot(agent, decode_output_end(frame.payload)));
+  HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<OutputEndMessage>(frame.payload)));
   if (message.stream != OutputStream::kResult) {
     output_.output_end(message.process.slot, message.stream == OutputStream::kStderr);
   }
@@ -125,7 +125,7 @@ Status JobDriver::handle_stacks(int agent, const Frame& frame) {
     stacks_.agent_answered(agent);
     return Status::ok();
   }
-  HVD_ASSIGN_OR_RETURN(const StacksMessage message, of_its_slot(agent, decode_stacks(frame.payload)));
+  HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<StacksMessage>(frame.payload)));
   const int rank = job_->roster().slot(message.process.slot).placement.rank;
   stacks_.stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
   return Status::ok();
@@ -135,32 +135,32 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   HVD_FAILPOINT_RETURN("driver.process");
   const TimePoint now = SteadyClock::now();
   if (frame.type == FrameType::kStarted) {
-    HVD_ASSIGN_OR_RETURN(const StartedMessage message, of_its_slot(agent, decode_started(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<StartedMessage>(frame.payload)));
     note_start(message.process, message.pid, now);
     apply(job_->process_started(message.process, message.pid, now));
     if (is_latest(message.process)) input_forwarder_.process_started(message.process.slot);
   } else if (frame.type == FrameType::kNotStarted) {
-    HVD_ASSIGN_OR_RETURN(const NotStartedMessage message, of_its_slot(agent, decode_not_started(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<NotStartedMessage>(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
     note_no_start(message);
     apply(job_->process_not_started(message.process, message.code, message.reason, now));
   } else if (frame.type == FrameType::kFailing) {
-    HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<FailingMessage>(frame.payload)));
     job_->process_failing(message.process, message.is_leaving);
   } else if (frame.type == FrameType::kStalled) {
-    HVD_ASSIGN_OR_RETURN(const StalledMessage message, of_its_slot(agent, decode_stalled(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<StalledMessage>(frame.payload)));
     show_stall(message.rank);
   } else if (frame.type == FrameType::kWorked) {
-    HVD_ASSIGN_OR_RETURN(const WorkedMessage message, of_its_slot(agent, decode_worked(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<WorkedMessage>(frame.payload)));
     ledger_.add_work(message.process, message.work);
   } else if (frame.type == FrameType::kStopped) {
-    HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<StoppedMessage>(frame.payload)));
     apply(job_->process_stopped(message.process, message.is_stopped, now));
   } else if (frame.type == FrameType::kInputTaken) {
-    HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_slot(agent, decode_input_taken(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<InputTakenMessage>(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_took(message.process.slot, message.size);
   } else {
-    HVD_ASSIGN_OR_RETURN(const EndedMessage message, of_its_slot(agent, decode_ended(frame.payload)));
+    HVD_ASSIGN_OR_RETURN(const auto message, of_its_slot(agent, decode<EndedMessage>(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
     const ExitStatus status{.code = message.code,
                             .signal = message.signal,

@@ -1,226 +1,221 @@
 #include "launcher/protocol/messages.h"
 
-#include <concepts>
 #include <limits>
-#include <type_traits>
+
+#include "launcher/protocol/cookie.h"
+#include "launcher/protocol/frame.h"
+#include "runtime/base/fields.h"
 
 namespace hvd::launcher {
 namespace {
 
-// What a message is made of on the wire: each kind of field is written by one of these, and read and checked by the
-// other.
-class FieldWriter {
- public:
-  void process(const Incarnation& value) {
-    out_.put(value.slot);
-    out_.put(value.number);
-  }
-  template <typename T>
-  void number(T value) {
-    out_.put(value);
-  }
-  void number_in(const char*, std::int32_t value, std::int32_t, std::int32_t) { out_.put(value); }
-  void flag(bool value) { out_.put(static_cast<std::uint8_t>(value ? 1 : 0)); }
-  void stream(OutputStream value) { out_.put(static_cast<std::uint8_t>(value)); }
-  void text(const std::string& value) { out_.put_string(std::string_view(value).substr(0, kMaxText)); }
-  void bytes(const Bytes& value, std::size_t) { out_.put_bytes(value); }
-  Bytes take() { return out_.take(); }
+constexpr std::int32_t kMaxNumber = std::numeric_limits<std::int32_t>::max();
 
- private:
-  ByteWriter out_;
-};
+void process(auto& io, Is<Incarnation> auto& value) {
+  io.number_in("slot", value.slot, 0, kMaxNumber);
+  io.number(value.number);
+  if (value.number == 0) io.fail("incarnation 0, expected 1 or more");
+}
 
-class FieldReader {
- public:
-  explicit FieldReader(ByteSpan payload) : in_(payload) {}
+// A string that becomes an argument, a variable or a path: a NUL in it would silently cut it short.
+void c_string(auto& io, Is<std::string> auto& value) {
+  io.text(value, kMaxLaunchBytes);
+  if (value.find('\0') != std::string::npos) io.fail("a string holds a NUL byte");
+}
 
-  void process(Incarnation& value) {
-    number_in("slot", value.slot, 0, std::numeric_limits<std::int32_t>::max());
-    number(value.number);
-    if (value.number == 0) in_.fail("incarnation 0, expected 1 or more");
-  }
-  template <typename T>
-  void number(T& value) {
-    value = in_.get<T>();
-  }
-  void number_in(const char* what, std::int32_t& value, std::int32_t low, std::int32_t high) {
-    number(value);
-    if (value < low || value > high) in_.fail(std::string(what) + " " + std::to_string(value) + " is out of range");
-  }
-  void flag(bool& value) {
-    const auto byte = in_.get<std::uint8_t>();
-    if (byte > 1) in_.fail("a flag is " + std::to_string(byte) + ", expected 0 or 1");
-    value = byte == 1;
-  }
-  void stream(OutputStream& value) {
-    const auto byte = in_.get<std::uint8_t>();
-    if (byte > static_cast<std::uint8_t>(OutputStream::kResult)) {
-      in_.fail("output of stream " + std::to_string(byte) + ", expected 0 to 2");
-    }
-    value = static_cast<OutputStream>(byte);
-  }
-  void text(std::string& value) { value = in_.get_string(kMaxText); }
-  void bytes(Bytes& value, std::size_t max_size) {
-    const ByteSpan read = in_.get_bytes(max_size);
-    value.assign(read.begin(), read.end());
-  }
-  Status finish(const char* what) const { return in_.finish(what); }
+void strings(auto& io, auto& values, std::size_t max_count) {
+  io.list(values, max_count, sizeof(std::uint32_t), [&io](auto& value) { c_string(io, value); });
+}
 
- private:
-  ByteReader in_;
-};
+void environment(auto& io, Is<EnvironmentList> auto& env) {
+  io.list(env, kMaxEnvironment, 2 * sizeof(std::uint32_t), [&io](auto& variable) {
+    auto& [name, value] = variable;
+    c_string(io, name);
+    c_string(io, value);
+    if (name.empty() || name.find('=') != std::string::npos) io.fail("'" + name + "' is not the name of a variable");
+  });
+}
 
-template <typename M, typename Message>
-concept Is = std::same_as<std::remove_const_t<M>, Message>;
+void addresses(auto& io, auto& values) {
+  strings(io, values, kMaxAddresses);
+  if (values.empty()) io.fail("there is no rendezvous address");
+}
 
+}  // namespace
+
+// All but the secret.
+void fields(auto& io, Is<LaunchMessage> auto& message) {
+  c_string(io, message.cwd);
+  environment(io, message.env);
+  strings(io, message.command, kMaxCommandWords);
+  if (message.command.empty() || message.command[0].empty()) io.fail("there is no command");
+  io.number(message.rendezvous_port);
+  addresses(io, message.rendezvous_addresses);
+  io.number(message.ignored_signals);
+  io.number_in("slots", message.slots, 1u, kMaxSlotsPerAgent);
+  io.flag("announces threads", message.announces_threads);
+  io.number(message.grace_ms);
+  io.choice("binding", message.binding.bind, Bind::kGpu);
+  io.flag("one GPU", message.binding.one_gpu);
+  io.flag("grows", message.binding.grows);
+  io.flag("tells binding", message.tells_binding);
+  io.flag("needs cwd", message.needs_cwd);
+}
+void fields(auto& io, Is<LaunchBelowMessage> auto& message) {
+  addresses(io, message.rendezvous_addresses);
+  io.number_in("slots", message.slots, 1u, kMaxSlotsPerAgent);
+  io.flag("announces threads", message.announces_threads);
+}
+void fields(auto& io, Is<OpenBelowMessage> auto& message) {
+  io.number_in("agent", message.agent, 0, kMaxNumber);
+  c_string(io, message.host);
+  c_string(io, message.agent_path);
+  c_string(io, message.cookie);
+  strings(io, message.argv, kMaxStarterWords);
+  if (!is_cookie(message.cookie)) io.fail("the cookie is not one");
+  if (message.argv.empty() || message.argv[0].empty()) io.fail("there is nothing to execute");
+}
+void fields(auto& io, Is<StartMessage> auto& message) {
+  process(io, message.process);
+  io.flag("has input", message.has_input);
+  io.flag("gives result", message.gives_result);
+  environment(io, message.env);
+}
 void fields(auto& io, Is<SignalMessage> auto& message) {
-  io.number_in("slot", message.slot, SignalMessage::kAllSlots, std::numeric_limits<std::int32_t>::max());
+  io.number_in("slot", message.slot, SignalMessage::kAllSlots, kMaxNumber);
   io.number_in("signal", message.signal, 1, 64);
 }
 void fields(auto& io, Is<StopMessage> auto& message) {
-  io.number_in("slot", message.slot, 0, std::numeric_limits<std::int32_t>::max());
+  io.number_in("slot", message.slot, 0, kMaxNumber);
   io.number(message.grace_ms);
 }
-void fields(auto& io, Is<ShutdownMessage> auto& message) { io.flag(message.at_once); }
+void fields(auto& io, Is<ShutdownMessage> auto& message) { io.flag("at once", message.at_once); }
 void fields(auto& io, Is<InputMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.bytes(message.bytes, kMaxInputChunk);
 }
 void fields(auto& io, Is<InputTakenMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.number(message.size);
 }
 void fields(auto& io, Is<HelloMessage> auto& message) {
-  io.text(message.version);
-  io.text(message.node);
+  io.short_text(message.version, kMaxText);
+  io.short_text(message.node, kMaxText);
   io.number(message.pid);
 }
 void fields(auto& io, Is<StartedMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.number(message.pid);
 }
 void fields(auto& io, Is<NotStartedMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.number_in("exit code", message.code, 1, 255);
-  io.text(message.reason);
+  io.short_text(message.reason, kMaxText);
 }
 void fields(auto& io, Is<OutputMessage> auto& message) {
-  io.process(message.process);
-  io.stream(message.stream);
+  process(io, message.process);
+  io.choice("stream", message.stream, OutputStream::kResult);
   io.bytes(message.bytes, kMaxOutputChunk);
 }
 void fields(auto& io, Is<OutputEndMessage> auto& message) {
-  io.process(message.process);
-  io.stream(message.stream);
+  process(io, message.process);
+  io.choice("stream", message.stream, OutputStream::kResult);
 }
 void fields(auto& io, Is<EndedMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.number_in("exit code", message.code, 0, 255);
   io.number_in("signal", message.signal, 0, 127);
   io.number(message.memory_kills);
-  io.flag(message.of_group);
+  io.flag("of group", message.of_group);
 }
 void fields(auto& io, Is<FailingMessage> auto& message) {
-  io.process(message.process);
-  io.flag(message.is_leaving);
+  process(io, message.process);
+  io.flag("is leaving", message.is_leaving);
 }
-
 void fields(auto& io, Is<StalledMessage> auto& message) {
-  io.process(message.process);
-  io.number_in("rank", message.rank, 0, std::numeric_limits<std::int32_t>::max());
+  process(io, message.process);
+  io.number_in("rank", message.rank, 0, kMaxNumber);
 }
 void fields(auto& io, Is<WorkedMessage> auto& message) {
-  io.process(message.process);
+  process(io, message.process);
   io.number(message.work.collectives);
   io.number(message.work.bytes);
   io.number(message.work.waited_us);
   io.number(message.work.session_us);
 }
 void fields(auto& io, Is<StoppedMessage> auto& message) {
-  io.process(message.process);
-  io.flag(message.is_stopped);
+  process(io, message.process);
+  io.flag("is stopped", message.is_stopped);
 }
 void fields(auto& io, Is<StacksMessage> auto& message) {
-  io.process(message.process);
-  io.text(message.text);
+  process(io, message.process);
+  io.short_text(message.text, kMaxText);
 }
 void fields(auto& io, Is<DrainingMessage> auto& message) {
-  io.number_in("slot", message.slot, SignalMessage::kAllSlots, std::numeric_limits<std::int32_t>::max());
+  io.number_in("slot", message.slot, SignalMessage::kAllSlots, kMaxNumber);
 }
-void fields(auto& io, Is<TextMessage> auto& message) { io.text(message.text); }
+void fields(auto& io, Is<TextMessage> auto& message) { io.short_text(message.text, kMaxText); }
 
 template <typename Message>
-Bytes encode_fields(const Message& message) {
-  FieldWriter io;
-  fields(io, message);
-  return io.take();
+constexpr const char* kFrame = nullptr;  // what errors call it
+
+template <typename Message>
+Bytes encode(const Message& message) {
+  return encode_fields(message);
 }
 
 template <typename Message>
-Result<Message> decode_fields(ByteSpan payload, const char* what) {
+Result<Message> decode(ByteSpan payload) {
+  return decode_fields<Message>(payload, kFrame<Message>);
+}
+
+Bytes encode(const LaunchMessage& message) {
+  const Bytes rest = encode_fields(message);
+  ByteWriter out;
+  out.reserve(sizeof(std::uint32_t) + crypto::kSecretSize + rest.size());  // bytes that grow leave a copy behind
+  out.put_bytes(message.secret.bytes());
+  out.put_raw(rest);
+  return out.take();
+}
+
+Result<LaunchMessage> decode_launch(ByteSpan payload) {
   FieldReader io(payload);
-  Message message;
+  const ByteSpan secret_bytes = io.in.get_bytes(crypto::kSecretSize);
+  if (io.in.failed()) return io.in.finish("launch frame");
+  HVD_ASSIGN_OR_RETURN(crypto::Secret secret, crypto::Secret::from_bytes(secret_bytes));
+  LaunchMessage message{
+      .secret = secret, .cwd = {}, .env = {}, .command = {}, .rendezvous_port = 0, .rendezvous_addresses = {}};
   fields(io, message);
-  HVD_RETURN_IF_ERROR(io.finish(what));
+  HVD_RETURN_IF_ERROR(io.in.finish("launch frame"));
   return message;
 }
 
-}  // namespace
+#define HVD_FRAME(Message, name)                         \
+  template <>                                            \
+  constexpr const char* kFrame<Message> = name " frame"; \
+  template Bytes encode(const Message&);                 \
+  template Result<Message> decode(ByteSpan)
 
-Bytes encode(const SignalMessage& message) { return encode_fields(message); }
-Bytes encode(const StopMessage& message) { return encode_fields(message); }
-Bytes encode(const ShutdownMessage& message) { return encode_fields(message); }
-Bytes encode(const InputMessage& message) { return encode_fields(message); }
-Bytes encode(const InputTakenMessage& message) { return encode_fields(message); }
-Bytes encode(const HelloMessage& message) { return encode_fields(message); }
-Bytes encode(const StartedMessage& message) { return encode_fields(message); }
-Bytes encode(const NotStartedMessage& message) { return encode_fields(message); }
-Bytes encode(const OutputMessage& message) { return encode_fields(message); }
-Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
-Bytes encode(const EndedMessage& message) { return encode_fields(message); }
-Bytes encode(const FailingMessage& message) { return encode_fields(message); }
-Bytes encode(const StalledMessage& message) { return encode_fields(message); }
-Bytes encode(const WorkedMessage& message) { return encode_fields(message); }
-Bytes encode(const StoppedMessage& message) { return encode_fields(message); }
-Bytes encode(const StacksMessage& message) { return encode_fields(message); }
-Bytes encode(const DrainingMessage& message) { return encode_fields(message); }
-Bytes encode(const TextMessage& message) { return encode_fields(message); }
-
-Result<SignalMessage> decode_signal(ByteSpan payload) { return decode_fields<SignalMessage>(payload, "signal frame"); }
-Result<StopMessage> decode_stop(ByteSpan payload) { return decode_fields<StopMessage>(payload, "stop frame"); }
-Result<ShutdownMessage> decode_shutdown(ByteSpan payload) {
-  return decode_fields<ShutdownMessage>(payload, "shutdown frame");
-}
-Result<InputMessage> decode_input(ByteSpan payload) { return decode_fields<InputMessage>(payload, "input frame"); }
-Result<InputTakenMessage> decode_input_taken(ByteSpan payload) {
-  return decode_fields<InputTakenMessage>(payload, "input-taken frame");
-}
-Result<HelloMessage> decode_hello(ByteSpan payload) { return decode_fields<HelloMessage>(payload, "hello frame"); }
-Result<StartedMessage> decode_started(ByteSpan payload) {
-  return decode_fields<StartedMessage>(payload, "started frame");
-}
-Result<NotStartedMessage> decode_not_started(ByteSpan payload) {
-  return decode_fields<NotStartedMessage>(payload, "not-started frame");
-}
-Result<OutputMessage> decode_output(ByteSpan payload) { return decode_fields<OutputMessage>(payload, "output frame"); }
-Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
-  return decode_fields<OutputEndMessage>(payload, "output-end frame");
-}
-Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<EndedMessage>(payload, "ended frame"); }
-Result<WorkedMessage> decode_worked(ByteSpan payload) { return decode_fields<WorkedMessage>(payload, "worked frame"); }
-Result<StalledMessage> decode_stalled(ByteSpan payload) {
-  return decode_fields<StalledMessage>(payload, "stalled frame");
-}
-Result<StoppedMessage> decode_stopped(ByteSpan payload) {
-  return decode_fields<StoppedMessage>(payload, "stopped frame");
-}
-Result<FailingMessage> decode_failing(ByteSpan payload) {
-  return decode_fields<FailingMessage>(payload, "failing frame");
-}
-Result<StacksMessage> decode_stacks(ByteSpan payload) { return decode_fields<StacksMessage>(payload, "stacks frame"); }
-Result<DrainingMessage> decode_draining(ByteSpan payload) {
-  return decode_fields<DrainingMessage>(payload, "draining frame");
-}
-Result<TextMessage> decode_text(ByteSpan payload) { return decode_fields<TextMessage>(payload, "text frame"); }
+HVD_FRAME(StartMessage, "start");
+HVD_FRAME(OpenBelowMessage, "open-below");
+HVD_FRAME(LaunchBelowMessage, "launch-below");
+HVD_FRAME(SignalMessage, "signal");
+HVD_FRAME(StopMessage, "stop");
+HVD_FRAME(ShutdownMessage, "shutdown");
+HVD_FRAME(InputMessage, "input");
+HVD_FRAME(InputTakenMessage, "input-taken");
+HVD_FRAME(HelloMessage, "hello");
+HVD_FRAME(StartedMessage, "started");
+HVD_FRAME(NotStartedMessage, "not-started");
+HVD_FRAME(OutputMessage, "output");
+HVD_FRAME(OutputEndMessage, "output-end");
+HVD_FRAME(EndedMessage, "ended");
+HVD_FRAME(FailingMessage, "failing");
+HVD_FRAME(StalledMessage, "stalled");
+HVD_FRAME(WorkedMessage, "worked");
+HVD_FRAME(StoppedMessage, "stopped");
+HVD_FRAME(StacksMessage, "stacks");
+HVD_FRAME(DrainingMessage, "draining");
+HVD_FRAME(TextMessage, "text");
 
 }  // namespace hvd::launcher

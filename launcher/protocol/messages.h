@@ -187,49 +187,11 @@ struct TextMessage {
 };
 
 Bytes encode(const LaunchMessage& message);
-Bytes encode(const StartMessage& message);
-Bytes encode(const OpenBelowMessage& message);
-Bytes encode(const LaunchBelowMessage& message);
-Bytes encode(const SignalMessage& message);
-Bytes encode(const StopMessage& message);
-Bytes encode(const ShutdownMessage& message);
-Bytes encode(const InputMessage& message);
-Bytes encode(const InputTakenMessage& message);
-Bytes encode(const HelloMessage& message);
-Bytes encode(const StartedMessage& message);
-Bytes encode(const NotStartedMessage& message);
-Bytes encode(const OutputMessage& message);
-Bytes encode(const OutputEndMessage& message);
-Bytes encode(const EndedMessage& message);
-Bytes encode(const FailingMessage& message);
-Bytes encode(const StalledMessage& message);
-Bytes encode(const WorkedMessage& message);
-Bytes encode(const StoppedMessage& message);
-Bytes encode(const StacksMessage& message);
-Bytes encode(const DrainingMessage& message);
-Bytes encode(const TextMessage& message);
-
 Result<LaunchMessage> decode_launch(ByteSpan payload);
-Result<StartMessage> decode_start(ByteSpan payload);
-Result<OpenBelowMessage> decode_open_below(ByteSpan payload);
-Result<LaunchBelowMessage> decode_launch_below(ByteSpan payload);
-Result<SignalMessage> decode_signal(ByteSpan payload);
-Result<StopMessage> decode_stop(ByteSpan payload);
-Result<ShutdownMessage> decode_shutdown(ByteSpan payload);
-Result<InputMessage> decode_input(ByteSpan payload);
-Result<InputTakenMessage> decode_input_taken(ByteSpan payload);
-Result<HelloMessage> decode_hello(ByteSpan payload);
-Result<StartedMessage> decode_started(ByteSpan payload);
-Result<NotStartedMessage> decode_not_started(ByteSpan payload);
-Result<OutputMessage> decode_output(ByteSpan payload);
-Result<OutputEndMessage> decode_output_end(ByteSpan payload);
-Result<EndedMessage> decode_ended(ByteSpan payload);
-Result<FailingMessage> decode_failing(ByteSpan payload);
-Result<StalledMessage> decode_stalled(ByteSpan payload);
-Result<WorkedMessage> decode_worked(ByteSpan payload);
-Result<StoppedMessage> decode_stopped(ByteSpan payload);
-Result<StacksMessage> decode_stacks(ByteSpan payload);
-Result<DrainingMessage> decode_draining(ByteSpan payload);
-Result<TextMessage> decode_text(ByteSpan payload);
+// Of every other message above.
+template <typename Message>
+Bytes encode(const Message& message);
+template <typename Message>
+Result<Message> decode(ByteSpan payload);
 
 }  // namespace hvd::launcher

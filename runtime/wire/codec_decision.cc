@@ -7,8 +7,6 @@
 namespace hvd::wire {
 namespace {
 
-using namespace fields;
-
 // Tags of the parts of a decision; consecutive hits (or evictions) of consecutive bits are one part.
 enum class PartTag : std::uint8_t {
   kResponse = 0,
@@ -20,53 +18,55 @@ enum class PartTag : std::uint8_t {
 };
 constexpr std::size_t kMinPartBytes = 9;
 
-void put_limits(ByteWriter& out, const FusionLimits& limits) {
-  out.put(limits.threshold);
-  out.put(limits.padding);
-  out.put(static_cast<std::uint8_t>(limits.groups_only ? 1 : 0));
+}  // namespace
+
+void fields(auto& io, Is<FusionLimits> auto& limits) {
+  io.number(limits.threshold);
+  io.number(limits.padding);
+  if (limits.padding == 0) io.fail("padding 0: expected 1 or more");
+  io.flag("flag for groups only", limits.groups_only);
 }
 
-FusionLimits get_limits(ByteReader& in) {
-  FusionLimits limits;
-  limits.threshold = in.get<std::uint64_t>();
-  limits.padding = in.get<std::uint32_t>();
-  limits.groups_only = get_bool(in, "flag for groups only");
-  if (limits.padding == 0) in.fail("padding 0: expected 1 or more");
-  return limits;
-}
-
-void put_set_decision(ByteWriter& out, const SetDecision& decision) {
-  out.put(static_cast<std::uint8_t>(decision.kind));
-  out.put(static_cast<std::uint32_t>(decision.entries.size()));
-  for (const SetDecision::Entry& entry : decision.entries) {
-    out.put(entry.id);
-    out.put(entry.context_id);
-    out.put(static_cast<std::uint8_t>(entry.existed ? 1 : 0));
-    if (decision.kind == SetChange::Kind::kAdd) put_ranks(out, entry.ranks);
+void fields(auto& io, Is<Response> auto& response) {
+  common(io, response);
+  io.flag("GPU flag", response.on_gpu);
+  io.number(response.devices_key);
+  io.list(response.first_dims, kMaxRanks, sizeof(std::int64_t), [&io](auto& d) {
+    io.number(d);
+    if (d < 0) io.fail("first dimension " + std::to_string(d) + ": negative");
+  });
+  ranks(io, response.joined, "joined rank");
+  io.number(response.bit);
+  io.choice("status code", response.error, StatusCode::kInternal);
+  io.text(response.error_message, kMaxTextBytes);
+  if (response.bit != CacheBit::kNone && (response.is_error() || !response.joined.empty())) {
+    io.fail("a cached response with an error or joined ranks");
   }
-  out.put(static_cast<std::uint8_t>(decision.error));
-  out.put_string(decision.error_message);
 }
 
-SetDecision get_set_decision(ByteReader& in) {
-  SetDecision decision;
-  decision.kind =
-      get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
-  for (std::uint32_t n = in.get_count(kMaxSetChanges, 13); n > 0 && !in.failed(); --n) {
-    SetDecision::Entry entry;
-    entry.id = get_process_set(in);
-    entry.context_id = in.get<std::uint64_t>();
-    entry.existed = get_bool(in, "existed flag");
-    if (decision.kind == SetChange::Kind::kAdd) {
-      entry.ranks = get_ranks(in, "rank of a process set");
-      if (entry.ranks.empty()) in.fail("an empty process set");
-    }
-    decision.entries.push_back(std::move(entry));
-  }
-  decision.error = get_enum<StatusCode>(in, kStatusCodeMax, "status code");
-  decision.error_message = in.get_string(kMaxTextBytes);
-  return decision;
+void fields(auto& io, Is<SetDecision> auto& decision) {
+  io.choice("kind of process set change", decision.kind, SetChange::Kind::kRemove);
+  io.list(decision.entries, kMaxSetChanges, 13, [&](auto& entry) {
+    process_set(io, entry.id);
+    io.number(entry.context_id);
+    io.flag("existed flag", entry.existed);
+    if (decision.kind != SetChange::Kind::kAdd) return;
+    ranks(io, entry.ranks, "rank of a process set");
+    if (entry.ranks.empty()) io.fail("an empty process set");
+  });
+  io.choice("status code", decision.error, StatusCode::kInternal);
+  io.text(decision.error_message, kMaxTextBytes);
 }
+
+void fields(auto& io, Is<WaitAnswer> auto& answer) { io.number(answer.context_id); }
+
+void fields(auto& io, Is<Stop> auto& stop) {
+  io.choice("kind of stop", stop.kind, Stop::Kind::kAbort);
+  rank(io, stop.rank, -1, "rank that stops");
+  io.text(stop.message, kMaxTextBytes);
+}
+
+namespace {
 
 // The parts in which a decision's items are written.
 struct Part {
@@ -129,15 +129,15 @@ void put_results(ByteWriter& out, const Part& part) {
   for (const DecisionItem& item : items) out.put_raw(as_bytes(std::get<CacheHit>(item).elements));
 }
 
-void put_part(ByteWriter& out, const Part& part) {
-  out.put(static_cast<std::uint8_t>(part.tag));
+void put_part(FieldWriter& io, const Part& part) {
+  io.number(part.tag);
   switch (part.tag) {
-    case PartTag::kResponse: return put_response(out, std::get<Response>(*part.item));
-    case PartTag::kSetDecision: return put_set_decision(out, std::get<SetDecision>(*part.item));
-    case PartTag::kWaitAnswer: return out.put(std::get<WaitAnswer>(*part.item).context_id);
-    case PartTag::kResults: return put_results(out, part);
+    case PartTag::kResponse: return fields(io, std::get<Response>(*part.item));
+    case PartTag::kSetDecision: return fields(io, std::get<SetDecision>(*part.item));
+    case PartTag::kWaitAnswer: return fields(io, std::get<WaitAnswer>(*part.item));
+    case PartTag::kResults: return put_results(io.out, part);
     case PartTag::kHits:
-    case PartTag::kEvicts: return put_run(out, part.run);
+    case PartTag::kEvicts: return put_run(io.out, part.run);
   }
 }
 
@@ -158,17 +158,24 @@ void get_results(ByteReader& in, std::size_t room, std::vector<DecisionItem>& it
   }
 }
 
-void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
-  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kResults), "part of a decision");
+template <typename Item>
+void get_item(FieldReader& io, std::vector<DecisionItem>& items) {
+  fields(io, std::get<Item>(items.emplace_back(Item{})));
+}
+
+void get_part(FieldReader& io, std::vector<DecisionItem>& items) {
+  ByteReader& in = io.in;
+  PartTag tag{};
+  io.choice("part of a decision", tag, PartTag::kResults);
   const std::size_t room = kMaxItems - items.size();
   if (room == 0) in.fail("more than " + std::to_string(kMaxItems) + " items");
   if (in.failed()) return;
   if (tag == PartTag::kResponse) {
-    items.emplace_back(get_response(in));
+    get_item<Response>(io, items);
   } else if (tag == PartTag::kSetDecision) {
-    items.emplace_back(get_set_decision(in));
+    get_item<SetDecision>(io, items);
   } else if (tag == PartTag::kWaitAnswer) {
-    items.emplace_back(WaitAnswer{in.get<std::uint64_t>()});
+    get_item<WaitAnswer>(io, items);
   } else if (tag == PartTag::kResults) {
     get_results(in, room, items);
   } else {
@@ -180,46 +187,36 @@ void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
   }
 }
 
+void parts(FieldWriter& io, const std::vector<DecisionItem>& items) {
+  io.list(make_parts(items), kMaxItems, kMinPartBytes, [&io](const Part& part) { put_part(io, part); });
+}
+void parts(FieldReader& io, std::vector<DecisionItem>& items) {
+  for (auto n = io.in.get_count(kMaxItems, kMinPartBytes); n > 0 && !io.in.failed(); --n) get_part(io, items);
+}
+
 }  // namespace
+
+void fields(auto& io, Is<Decision> auto& decision) {
+  header(io, MessageKind::kDecision);
+  io.number(decision.sequence);
+  fields(io, decision.limits);
+  parts(io, decision.items);
+  bool stops = decision.stop.has_value();
+  io.flag("stop flag", stops);
+  if (stops) {
+    io.derive(decision.stop, Stop{});
+    fields(io, *decision.stop);
+  }
+  if (decision.sequence == 0 && (!stops || !decision.items.empty())) io.fail("sequence 0 in a decision of the root");
+}
 
 Bytes encode(const Decision& decision) {
   HVD_CHECK(decision.items.size() <= kMaxItems, "decision with too many items: it should have been split");
-  ByteWriter out;
-  put_header(out, MessageKind::kDecision);
-  out.put(decision.sequence);
-  put_limits(out, decision.limits);
-  const std::vector<Part> parts = make_parts(decision.items);
-  out.put(static_cast<std::uint32_t>(parts.size()));
-  for (const Part& part : parts) put_part(out, part);
-  out.put(static_cast<std::uint8_t>(decision.stop ? 1 : 0));
-  if (decision.stop) {
-    out.put(static_cast<std::uint8_t>(decision.stop->kind));
-    out.put(static_cast<std::int32_t>(decision.stop->rank));
-    out.put_string(decision.stop->message);
-  }
-  HVD_CHECK(out.size() <= kMaxMessageBytes, "decision over the size limit: it should have been split");
-  return out.take();
+  Bytes bytes = encode_fields(decision);
+  HVD_CHECK(bytes.size() <= kMaxMessageBytes, "decision over the size limit: it should have been split");
+  return bytes;
 }
 
-Result<Decision> decode_decision(ByteSpan bytes) {
-  ByteReader in(bytes);
-  Decision decision;
-  get_header(in, MessageKind::kDecision);
-  decision.sequence = in.get<std::uint64_t>();
-  decision.limits = get_limits(in);
-  for (std::uint32_t n = in.get_count(kMaxItems, kMinPartBytes); n > 0 && !in.failed(); --n)
-    get_part(in, decision.items);
-  if (get_bool(in, "stop flag")) {
-    Stop stop;
-    stop.kind = get_enum<Stop::Kind>(in, static_cast<int>(Stop::Kind::kAbort), "kind of stop");
-    stop.rank = get_rank(in, -1, "rank that stops");
-    stop.message = in.get_string(kMaxTextBytes);
-    decision.stop = std::move(stop);
-  }
-  if (decision.sequence == 0 && (!decision.stop || !decision.items.empty()))
-    in.fail("sequence 0 in a decision of the root");
-  HVD_RETURN_IF_ERROR(in.finish("decision"));
-  return decision;
-}
+Result<Decision> decode_decision(ByteSpan bytes) { return decode_bounded<Decision>(bytes, "decision"); }
 
 }  // namespace hvd::wire

@@ -1,45 +1,82 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
-#include "runtime/base/bytes.h"
+#include "runtime/base/fields.h"
 #include "runtime/wire/codec.h"
 #include "runtime/wire/messages.h"
 
-// The building blocks of the grammar in docs/design/wire.md; private to the codec. Each put_x has its get_x; a get_x
-// that finds something wrong fails the reader and returns anything.
-namespace hvd::wire::fields {
+// The building blocks of the grammar in docs/design/wire.md; private to the codec. One function serves both directions,
+// but where a list is written in another form than it is kept.
+namespace hvd::wire {
 
 enum class MessageKind : std::uint8_t { kReport = 1, kDecision = 2 };
 
-void put_header(ByteWriter& out, MessageKind kind);
-void get_header(ByteReader& in, MessageKind expected);
+inline constexpr std::uint16_t kMagic = 0x5648;  // "HV"
+inline constexpr int kMaxDevice = 1 << 16;
 
-// A u8 that is at most `max`.
-template <typename Enum>
-Enum get_enum(ByteReader& in, int max, const char* what) {
-  const auto code = in.get<std::uint8_t>();
-  if (code > max) {
-    in.fail(std::string(what) + " " + std::to_string(code) + ": expected 0 .. " + std::to_string(max));
-    return Enum{};
+void header(auto& io, MessageKind expected) {
+  std::uint16_t magic = kMagic;
+  std::uint8_t version = kProtocolVersion;
+  MessageKind kind = expected;
+  io.number(magic);
+  if (magic != kMagic) io.fail("magic " + std::to_string(magic) + ": not a message of negotiation");
+  io.number(version);
+  if (version != kProtocolVersion) {
+    io.fail("protocol version " + std::to_string(version) + ", this rank speaks " + std::to_string(kProtocolVersion));
   }
-  return static_cast<Enum>(code);
+  io.number(kind);
+  if (kind != expected) {
+    io.fail("message kind " + std::to_string(static_cast<int>(kind)) + ", expected " +
+            std::to_string(static_cast<int>(expected)));
+  }
 }
-bool get_bool(ByteReader& in, const char* what);
 
 // lowest <= rank < kMaxRanks; lowest is 0, or -1 where "none" is allowed.
-int get_rank(ByteReader& in, int lowest, const char* what);
-std::int32_t get_process_set(ByteReader& in);
+void rank(auto& io, Is<int> auto& value, int lowest, const char* what) {
+  io.number_in(what, value, lowest, static_cast<int>(kMaxRanks) - 1);
+}
 
-// Strictly ascending ranks.
-void put_ranks(ByteWriter& out, const std::vector<int>& ranks);
-std::vector<int> get_ranks(ByteReader& in, const char* what);
+void process_set(auto& io, Is<std::int32_t> auto& id) {
+  io.number_in("process set", id, 0, std::numeric_limits<std::int32_t>::max());
+}
 
-// A set of bits as ascending runs of consecutive ones. get_bits returns them ascending.
-void put_bits(ByteWriter& out, std::vector<CacheBit> bits);
-std::vector<CacheBit> get_bits(ByteReader& in, const char* what);
+// Strictly ascending.
+void ranks(auto& io, Is<std::vector<int>> auto& values, const char* what) {
+  int previous = -1;
+  io.list(values, kMaxRanks, sizeof(std::int32_t), [&](auto& value) {
+    rank(io, value, 0, what);
+    if (value <= previous) io.fail(std::string(what) + " " + std::to_string(value) + ": not ascending");
+    previous = value;
+  });
+}
+
+// In their one form; never empty. `with_dims`: each carries its first dimension.
+void rank_runs(auto& io, Is<RankRuns> auto& runs, bool with_dims, const char* what) {
+  RankRun previous{.first = -1, .count = 0};
+  io.list(runs, kMaxRanks, 8, [&](auto& run) {
+    rank(io, run.first, 0, what);
+    io.number(run.count);
+    if (run.count < 1 || run.count > static_cast<int>(kMaxRanks) - run.first) {
+      io.fail(std::string(what) + ": " + std::to_string(run.count) + " ranks from " + std::to_string(run.first));
+    }
+    if (with_dims) io.number(run.first_dim);
+    if (run.first_dim < 0) io.fail("first dimension " + std::to_string(run.first_dim) + ": negative");
+    const int end = previous.first + previous.count;
+    if (run.first < end || (run.first == end && run.first_dim == previous.first_dim)) {
+      io.fail(std::string(what) + " " + std::to_string(run.first) + ": not ascending, or part of the run before");
+    }
+    previous = run;
+  });
+  if (runs.empty()) io.fail(std::string(what) + ": none");
+}
+
+// A set of bits as ascending runs of consecutive ones. They are read ascending.
+void bits(FieldWriter& io, std::vector<CacheBit> values, const char*);
+void bits(FieldReader& io, std::vector<CacheBit>& values, const char* what);
 // One run: start, length. Fails when it would exceed `max_length`.
 struct Run {
   std::uint64_t start = 0;
@@ -51,15 +88,35 @@ inline constexpr std::size_t kRunBytes = 12;
 // The size of each tensor's elements, which follow a run of their bits.
 std::uint16_t get_elements_size(ByteReader& in);
 
-// Runs of ranks in their one form; never empty. `with_dims`: each carries its first dimension.
-void put_rank_runs(ByteWriter& out, const RankRuns& runs, bool with_dims);
-RankRuns get_rank_runs(ByteReader& in, bool with_dims, const char* what);
+// All tensors have fewer than 2^63 bytes, whatever the order of their dimensions.
+void shape(FieldWriter& io, const Shape& shape);
+void shape(FieldReader& io, Shape& shape);
 
-void put_request(ByteWriter& out, const MergedRequest& merged);
-MergedRequest get_request(ByteReader& in);
-void put_response(ByteWriter& out, const Response& response);
-Response get_response(ByteReader& in);
+// The fields that requests and responses share, in wire order.
+void common(auto& io, auto& m) {
+  process_set(io, m.process_set);
+  io.choice("operation", m.op, OpType{kOpTypeCount - 1});
+  io.choice("element type", m.dtype, DataType{kDataTypeCount - 1});
+  io.choice("reduction", m.reduce_op, ReduceOp{kReduceOpCount - 1});
+  rank(io, m.root_rank, -1, "root rank");
+  io.number(m.prescale);
+  io.number(m.postscale);
+  shape(io, m.shape);
+  io.text(m.name, kMaxNameBytes);
+  if (m.name.empty()) io.fail("empty tensor name");
+  io.number(m.group_key);
+  io.number(m.group_size);
+  if ((m.group_key == 0) != (m.group_size == 0) || m.group_size > kMaxGroupSize) {
+    io.fail("group of " + std::to_string(m.group_size) + " with key " + std::to_string(m.group_key));
+  }
+}
 
-inline constexpr int kStatusCodeMax = static_cast<int>(StatusCode::kInternal);
+// decode_fields, of no more bytes than a message may have.
+template <typename Message>
+Result<Message> decode_bounded(ByteSpan bytes, const char* what) {
+  if (bytes.size() <= kMaxMessageBytes) return decode_fields<Message>(bytes, what);
+  return Status::invalid_argument(std::string(what) + ": message of " + std::to_string(bytes.size()) +
+                                  " bytes, over the limit of " + std::to_string(kMaxMessageBytes));
+}
 
-}  // namespace hvd::wire::fields
+}  // namespace hvd::wire

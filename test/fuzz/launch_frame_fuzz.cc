@@ -36,29 +36,29 @@ void check_message(const Frame& frame) {
   const ByteSpan payload = frame.payload;
   switch (frame.type) {
     case FrameType::kLaunch: return check_round_trip(decode_launch(payload), payload);
-    case FrameType::kOpenBelow: return check_round_trip(decode_open_below(payload), payload);
-    case FrameType::kLaunchBelow: return check_round_trip(decode_launch_below(payload), payload);
-    case FrameType::kSignal: return check_round_trip(decode_signal(payload), payload);
-    case FrameType::kStart: return check_round_trip(decode_start(payload), payload);
-    case FrameType::kStop: return check_round_trip(decode_stop(payload), payload);
-    case FrameType::kShutdown: return check_round_trip(decode_shutdown(payload), payload);
-    case FrameType::kInput: return check_round_trip(decode_input(payload), payload);
-    case FrameType::kInputTaken: return check_round_trip(decode_input_taken(payload), payload);
-    case FrameType::kHello: return check_round_trip(decode_hello(payload), payload);
-    case FrameType::kStarted: return check_round_trip(decode_started(payload), payload);
-    case FrameType::kNotStarted: return check_round_trip(decode_not_started(payload), payload);
-    case FrameType::kOutput: return check_round_trip(decode_output(payload), payload);
-    case FrameType::kOutputEnd: return check_round_trip(decode_output_end(payload), payload);
-    case FrameType::kEnded: return check_round_trip(decode_ended(payload), payload);
-    case FrameType::kFailing: return check_round_trip(decode_failing(payload), payload);
-    case FrameType::kStacks: return check_round_trip(decode_stacks(payload), payload);
-    case FrameType::kStalled: return check_round_trip(decode_stalled(payload), payload);
-    case FrameType::kWorked: return check_round_trip(decode_worked(payload), payload);
-    case FrameType::kStopped: return check_round_trip(decode_stopped(payload), payload);
-    case FrameType::kDraining: return check_round_trip(decode_draining(payload), payload);
+    case FrameType::kOpenBelow: return check_round_trip(decode<OpenBelowMessage>(payload), payload);
+    case FrameType::kLaunchBelow: return check_round_trip(decode<LaunchBelowMessage>(payload), payload);
+    case FrameType::kSignal: return check_round_trip(decode<SignalMessage>(payload), payload);
+    case FrameType::kStart: return check_round_trip(decode<StartMessage>(payload), payload);
+    case FrameType::kStop: return check_round_trip(decode<StopMessage>(payload), payload);
+    case FrameType::kShutdown: return check_round_trip(decode<ShutdownMessage>(payload), payload);
+    case FrameType::kInput: return check_round_trip(decode<InputMessage>(payload), payload);
+    case FrameType::kInputTaken: return check_round_trip(decode<InputTakenMessage>(payload), payload);
+    case FrameType::kHello: return check_round_trip(decode<HelloMessage>(payload), payload);
+    case FrameType::kStarted: return check_round_trip(decode<StartedMessage>(payload), payload);
+    case FrameType::kNotStarted: return check_round_trip(decode<NotStartedMessage>(payload), payload);
+    case FrameType::kOutput: return check_round_trip(decode<OutputMessage>(payload), payload);
+    case FrameType::kOutputEnd: return check_round_trip(decode<OutputEndMessage>(payload), payload);
+    case FrameType::kEnded: return check_round_trip(decode<EndedMessage>(payload), payload);
+    case FrameType::kFailing: return check_round_trip(decode<FailingMessage>(payload), payload);
+    case FrameType::kStacks: return check_round_trip(decode<StacksMessage>(payload), payload);
+    case FrameType::kStalled: return check_round_trip(decode<StalledMessage>(payload), payload);
+    case FrameType::kWorked: return check_round_trip(decode<WorkedMessage>(payload), payload);
+    case FrameType::kStopped: return check_round_trip(decode<StoppedMessage>(payload), payload);
+    case FrameType::kDraining: return check_round_trip(decode<DrainingMessage>(payload), payload);
     case FrameType::kLost:
     case FrameType::kNotice:
-    case FrameType::kError: return check_round_trip(decode_text(payload), payload);
+    case FrameType::kError: return check_round_trip(decode<TextMessage>(payload), payload);
     case FrameType::kCloseBelow:
     case FrameType::kAskStacks:
     case FrameType::kStacksEnd:

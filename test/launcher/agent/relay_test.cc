@@ -60,7 +60,7 @@ class RelayUnderTest {
   }
   void from_below(int agent, FrameType type, const Bytes& payload) {
     bytes_[agent] += payload.size();
-    if (type == FrameType::kLost) lost_[agent] = decode_text(payload).value().text;
+    if (type == FrameType::kLost) lost_[agent] = decode<TextMessage>(payload).value().text;
     look();
   }
   // A stop while the loop does not run would be the end of its next run.

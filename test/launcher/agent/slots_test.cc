@@ -156,27 +156,27 @@ class AgentUnderTest {
 
   void note(const Frame& frame) {
     switch (frame.type) {
-      case FrameType::kHello: agent_ = decode_hello(frame.payload).value().pid; break;
+      case FrameType::kHello: agent_ = decode<HelloMessage>(frame.payload).value().pid; break;
       case FrameType::kStarted:
-        events_.push_back("started " + name_of(decode_started(frame.payload).value().process));
+        events_.push_back("started " + name_of(decode<StartedMessage>(frame.payload).value().process));
         break;
       case FrameType::kEnded: {
-        const EndedMessage ended = decode_ended(frame.payload).value();
+        const EndedMessage ended = decode<EndedMessage>(frame.payload).value();
         events_.push_back("ended " + name_of(ended.process) + ": " +
                           describe(ExitStatus{.code = ended.code, .signal = ended.signal}));
         break;
       }
       case FrameType::kOutput: {
-        const OutputMessage output = decode_output(frame.payload).value();
+        const OutputMessage output = decode<OutputMessage>(frame.payload).value();
         if (output.stream == OutputStream::kStdout) output_[output.process] += as_text(output.bytes);
         break;
       }
       case FrameType::kOutputEnd: {
-        const OutputEndMessage end = decode_output_end(frame.payload).value();
+        const OutputEndMessage end = decode<OutputEndMessage>(frame.payload).value();
         if (end.stream == OutputStream::kStdout) events_.push_back("end of output " + name_of(end.process));
         break;
       }
-      case FrameType::kError: events_.push_back("error: " + decode_text(frame.payload).value().text); break;
+      case FrameType::kError: events_.push_back("error: " + decode<TextMessage>(frame.payload).value().text); break;
       case FrameType::kDone: events_.push_back("done"); break;
       default: FAIL("an unexpected frame of type " << static_cast<int>(frame.type));
     }

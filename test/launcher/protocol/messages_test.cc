@@ -69,7 +69,7 @@ TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch
   LaunchMessage message = sample();
   SECTION("a binding that there is not") {
     message.binding.bind = static_cast<Bind>(4);
-    CHECK(error_of(message) == "launch frame: a binding is 4, expected 0 to 3");
+    CHECK(error_of(message) == "launch frame: binding 4: expected 0 .. 3");
   }
   SECTION("no command") {
     message.command.clear();
@@ -77,9 +77,9 @@ TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch
   }
   SECTION("no slots, or too many") {
     message.slots = 0;
-    CHECK(error_of(message) == "launch frame: 0 slots, expected 1 to 4096");
+    CHECK(error_of(message) == "launch frame: slots 0: expected 1 .. 4096");
     message.slots = 4097;
-    CHECK(error_of(message) == "launch frame: 4097 slots, expected 1 to 4096");
+    CHECK(error_of(message) == "launch frame: slots 4097: expected 1 .. 4096");
   }
   SECTION("a variable whose name holds '='") {
     message.env[0].first = "A=B";
@@ -97,16 +97,16 @@ TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch
 
 TEST_CASE("The start message survives the round trip, and is refused when it makes no sense",
           "[unit][launch_protocol]") {
-  const auto result = decode_start(encode(sample_start()));
+  const auto result = decode<StartMessage>(encode(sample_start()));
   REQUIRE(result.is_ok());
   CHECK(result.value().process == kProcess);
   CHECK(result.value().has_input);
   CHECK(result.value().gives_result);
   CHECK(result.value().env == sample_start().env);
   StartMessage message = sample_start();
-  const auto error = [&message] { return decode_start(encode(message)).status().message(); };
+  const auto error = [&message] { return decode<StartMessage>(encode(message)).status().message(); };
   message.process.slot = -1;
-  CHECK(error() == "start frame: slot -1 is negative");
+  CHECK(error() == "start frame: slot -1: expected 0 .. 2147483647");
   message.process = {.slot = 0, .number = 0};
   CHECK(error() == "start frame: incarnation 0, expected 1 or more");
   message.process = kProcess;
@@ -125,82 +125,82 @@ TEST_CASE("The launch message is refused when it is cut anywhere", "[unit][launc
 }
 
 TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol]") {
-  const auto started = decode_started(encode(StartedMessage{kProcess, 1234}));
+  const auto started = decode<StartedMessage>(encode(StartedMessage{kProcess, 1234}));
   REQUIRE(started.is_ok());
   CHECK(started.value().process == kProcess);
   CHECK(started.value().pid == 1234);
 
-  const auto output = decode_output(encode(OutputMessage{kProcess, OutputStream::kResult, Bytes{0, 255, 10}}));
+  const auto output = decode<OutputMessage>(encode(OutputMessage{kProcess, OutputStream::kResult, Bytes{0, 255, 10}}));
   REQUIRE(output.is_ok());
   CHECK(output.value().process == kProcess);
   CHECK(output.value().stream == OutputStream::kResult);
   CHECK(output.value().bytes == Bytes{0, 255, 10});
-  CHECK(decode_output_end(encode(OutputEndMessage{kProcess, OutputStream::kStderr})).value().process == kProcess);
+  CHECK(decode<OutputEndMessage>(encode(OutputEndMessage{kProcess, OutputStream::kStderr})).value().process == kProcess);
 
-  CHECK(decode_failing(encode(FailingMessage{kProcess})).value().process == kProcess);
-  CHECK_FALSE(decode_failing(encode(FailingMessage{kProcess})).value().is_leaving);
-  CHECK(decode_failing(encode(FailingMessage{kProcess, true})).value().is_leaving);
+  CHECK(decode<FailingMessage>(encode(FailingMessage{kProcess})).value().process == kProcess);
+  CHECK_FALSE(decode<FailingMessage>(encode(FailingMessage{kProcess})).value().is_leaving);
+  CHECK(decode<FailingMessage>(encode(FailingMessage{kProcess, true})).value().is_leaving);
   const rendezvous::RankWork work{.collectives = 1, .bytes = ~std::uint64_t{0}, .waited_us = 3, .session_us = 4};
-  CHECK(decode_worked(encode(WorkedMessage{kProcess, work})).value().work == work);
-  CHECK(decode_stopped(encode(StoppedMessage{kProcess, true})).value().is_stopped);
-  CHECK(decode_stacks(encode(StacksMessage{kProcess, "File x"})).value().text == "File x");
-  const auto ended = decode_ended(encode(EndedMessage{kProcess, 0, 9}));
+  CHECK(decode<WorkedMessage>(encode(WorkedMessage{kProcess, work})).value().work == work);
+  CHECK(decode<StoppedMessage>(encode(StoppedMessage{kProcess, true})).value().is_stopped);
+  CHECK(decode<StacksMessage>(encode(StacksMessage{kProcess, "File x"})).value().text == "File x");
+  const auto ended = decode<EndedMessage>(encode(EndedMessage{kProcess, 0, 9}));
   REQUIRE(ended.is_ok());
   CHECK(ended.value().process == kProcess);
   CHECK(ended.value().signal == 9);
 
-  const auto refused = decode_not_started(encode(NotStartedMessage{kProcess, 127, "command not found: x"}));
+  const auto refused = decode<NotStartedMessage>(encode(NotStartedMessage{kProcess, 127, "command not found: x"}));
   REQUIRE(refused.is_ok());
   CHECK(refused.value().reason == "command not found: x");
 
-  const auto hello = decode_hello(encode(HelloMessage{"1.2.3", "node", 77}));
+  const auto hello = decode<HelloMessage>(encode(HelloMessage{"1.2.3", "node", 77}));
   REQUIRE(hello.is_ok());
   CHECK(hello.value().version == "1.2.3");
   CHECK(hello.value().node == "node");
 }
 
 TEST_CASE("The launcher's orders to slots survive the round trip", "[unit][launch_protocol]") {
-  const auto signal = decode_signal(encode(SignalMessage{.slot = 4, .signal = 15}));
+  const auto signal = decode<SignalMessage>(encode(SignalMessage{.slot = 4, .signal = 15}));
   REQUIRE(signal.is_ok());
   CHECK(signal.value().slot == 4);
   CHECK(signal.value().signal == 15);
-  CHECK(decode_signal(encode(SignalMessage{.signal = 2})).value().slot == SignalMessage::kAllSlots);
-  const auto stop = decode_stop(encode(StopMessage{.slot = 5, .grace_ms = 2500}));
+  CHECK(decode<SignalMessage>(encode(SignalMessage{.signal = 2})).value().slot == SignalMessage::kAllSlots);
+  const auto stop = decode<StopMessage>(encode(StopMessage{.slot = 5, .grace_ms = 2500}));
   REQUIRE(stop.is_ok());
   CHECK(stop.value().slot == 5);
   CHECK(stop.value().grace_ms == 2500);
 }
 
 TEST_CASE("Input survives the round trip, its end as well", "[unit][launch_protocol]") {
-  const auto input = decode_input(encode(InputMessage{kProcess, Bytes{0, 255, 10}}));
+  const auto input = decode<InputMessage>(encode(InputMessage{kProcess, Bytes{0, 255, 10}}));
   REQUIRE(input.is_ok());
   CHECK(input.value().process == kProcess);
   CHECK(input.value().bytes == Bytes{0, 255, 10});
-  CHECK(decode_input(encode(InputMessage{kProcess, {}})).value().bytes.empty());
-  CHECK_FALSE(decode_input(encode(InputMessage{kNoSlot, {}})).is_ok());
-  CHECK_FALSE(decode_input(encode(InputMessage{kProcess, Bytes(kMaxInputChunk + 1)})).is_ok());
-  const auto taken = decode_input_taken(encode(InputTakenMessage{kProcess, 70000}));
+  CHECK(decode<InputMessage>(encode(InputMessage{kProcess, {}})).value().bytes.empty());
+  CHECK_FALSE(decode<InputMessage>(encode(InputMessage{kNoSlot, {}})).is_ok());
+  CHECK_FALSE(decode<InputMessage>(encode(InputMessage{kProcess, Bytes(kMaxInputChunk + 1)})).is_ok());
+  const auto taken = decode<InputTakenMessage>(encode(InputTakenMessage{kProcess, 70000}));
   REQUIRE(taken.is_ok());
   CHECK(taken.value().process == kProcess);
   CHECK(taken.value().size == 70000);
 }
 
 TEST_CASE("Messages with values out of range are refused", "[unit][launch_protocol]") {
-  CHECK(decode_started(encode(StartedMessage{kNoSlot, 1})).status().message() ==
-        "started frame: slot -1 is out of range");
-  CHECK(decode_started(encode(StartedMessage{kNoNumber, 1})).status().message() ==
+  CHECK(decode<StartedMessage>(encode(StartedMessage{kNoSlot, 1})).status().message() ==
+        "started frame: slot -1: expected 0 .. 2147483647");
+  CHECK(decode<StartedMessage>(encode(StartedMessage{kNoNumber, 1})).status().message() ==
         "started frame: incarnation 0, expected 1 or more");
-  CHECK_FALSE(decode_failing(encode(FailingMessage{kNoSlot})).is_ok());
-  CHECK_FALSE(decode_stacks(encode(StacksMessage{kNoSlot, ""})).is_ok());
-  CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 0})).is_ok());
-  CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 65})).is_ok());
-  CHECK_FALSE(decode_signal(encode(SignalMessage{.slot = -2, .signal = 1})).is_ok());
-  CHECK_FALSE(decode_stop(encode(StopMessage{.slot = -1})).is_ok());
-  CHECK_FALSE(decode_ended(encode(EndedMessage{kProcess, 256, 0})).is_ok());
-  CHECK_FALSE(decode_not_started(encode(NotStartedMessage{kProcess, 0, ""})).is_ok());
-  CHECK_FALSE(decode_shutdown(Bytes{2}).is_ok());
+  CHECK_FALSE(decode<FailingMessage>(encode(FailingMessage{kNoSlot})).is_ok());
+  CHECK_FALSE(decode<StacksMessage>(encode(StacksMessage{kNoSlot, ""})).is_ok());
+  CHECK_FALSE(decode<SignalMessage>(encode(SignalMessage{.signal = 0})).is_ok());
+  CHECK_FALSE(decode<SignalMessage>(encode(SignalMessage{.signal = 65})).is_ok());
+  CHECK_FALSE(decode<SignalMessage>(encode(SignalMessage{.slot = -2, .signal = 1})).is_ok());
+  CHECK_FALSE(decode<StopMessage>(encode(StopMessage{.slot = -1})).is_ok());
+  CHECK_FALSE(decode<EndedMessage>(encode(EndedMessage{kProcess, 256, 0})).is_ok());
+  CHECK_FALSE(decode<NotStartedMessage>(encode(NotStartedMessage{kProcess, 0, ""})).is_ok());
+  CHECK_FALSE(decode<ShutdownMessage>(Bytes{2}).is_ok());
   CHECK_FALSE(
-      decode_output(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk + 1)})).is_ok());
+      decode<OutputMessage>(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk + 1)})).is_ok());
 }
 
 TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]") {
@@ -215,15 +215,15 @@ TEST_CASE("What agents are told of those below them survives the round trip, and
                         .agent_path = "/bin/horovodrun",
                         .cookie = std::string(32, 'a'),
                         .argv = {"ssh", "", "n3"}};
-  const OpenBelowMessage got = decode_open_below(encode(open)).value();
+  const OpenBelowMessage got = decode<OpenBelowMessage>(encode(open)).value();
   CHECK(got.agent == 3);
   CHECK(got.host == "n3");
   CHECK(got.agent_path == "/bin/horovodrun");
   CHECK(got.cookie == open.cookie);
   CHECK(got.argv == open.argv);
-  const auto error = [&open] { return decode_open_below(encode(open)).status().message(); };
+  const auto error = [&open] { return decode<OpenBelowMessage>(encode(open)).status().message(); };
   open.agent = -1;
-  CHECK(error() == "open-below frame: agent -1 is negative");
+  CHECK(error() == "open-below frame: agent -1: expected 0 .. 2147483647");
   open.agent = 0;
   open.cookie = "no";
   CHECK(error() == "open-below frame: the cookie is not one");
@@ -232,9 +232,9 @@ TEST_CASE("What agents are told of those below them survives the round trip, and
   CHECK(error() == "open-below frame: there is nothing to execute");
 
   LaunchBelowMessage launch{.rendezvous_addresses = {"10.0.0.1", "::1"}, .slots = 2, .announces_threads = true};
-  CHECK(decode_launch_below(encode(launch)).value().rendezvous_addresses == launch.rendezvous_addresses);
-  CHECK(decode_launch_below(encode(launch)).value().slots == 2);
-  CHECK(decode_launch_below(encode(launch)).value().announces_threads);
+  CHECK(decode<LaunchBelowMessage>(encode(launch)).value().rendezvous_addresses == launch.rendezvous_addresses);
+  CHECK(decode<LaunchBelowMessage>(encode(launch)).value().slots == 2);
+  CHECK(decode<LaunchBelowMessage>(encode(launch)).value().announces_threads);
   launch.slots = 0;
-  CHECK(decode_launch_below(encode(launch)).status().message() == "launch-below frame: 0 slots, expected 1 to 4096");
+  CHECK(decode<LaunchBelowMessage>(encode(launch)).status().message() == "launch-below frame: slots 0: expected 1 .. 4096");
 }
