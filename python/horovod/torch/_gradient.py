@@ -1,4 +1,4 @@
-"""The gradient of one parameter, and those that are sent together: a group, or a flat bucket of which they are views."""
+"""The gradient of one parameter, and those that are sent together: as a group, or as parts of a flat bucket."""
 
 from __future__ import annotations
 
