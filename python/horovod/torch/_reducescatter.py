@@ -56,8 +56,8 @@ def reducescatter(
 
     Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more.
 
-    `tensor`: with one or more dimensions. `op`: Average (the default) or Sum, else HorovodInternalError. Other
-    arguments and errors as for allreduce().
+    `tensor`: as for allreduce(), with one or more dimensions. `op`: Average (the default) or Sum, else
+    HorovodInternalError. Other arguments and errors as for allreduce().
     """
     compressed, ctx = compression.compress(tensor)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
