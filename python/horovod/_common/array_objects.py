@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,31 @@ from horovod._common import objects
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.native import core
 
-__all__ = ["allgather_object_of", "broadcast_object_of"]
+__all__ = ["allgather_object_of", "broadcast_by", "broadcast_object_of"]
+
+
+def broadcast_by(send: Callable[[Any, str], Any], obj: Any, root_rank: int, purpose: str) -> Any:
+    """Global rank `root_rank`'s `obj` on all ranks that call this; there the object itself.
+
+    `send(array, part)` gives the root's array, of one shape on all ranks, which meet by the name of the part.
+    """
+    is_root = objects.is_root(root_rank)
+    data = np.frombuffer(objects.dump(obj, purpose), np.uint8) if is_root else np.zeros(0, np.uint8)
+    length = send(np.array([len(data)], np.int64), "sz")
+    data = send(data if is_root else np.zeros(int(length[0]), np.uint8), "t")
+    return obj if is_root else objects.load(np.ascontiguousarray(data).data, root_rank, purpose)
 
 
 def broadcast_object_of(host: ArrayCollectives, obj: Any, root_rank: int, name: str | None, process_set_id: int) -> Any:
     """Global rank `root_rank`'s `obj` on all ranks of the set; there the object itself."""
     purpose = objects.purpose("broadcast_object", name, process_set_id)
-    is_root = objects.is_root(root_rank)
     name = name or "broadcast_object"
-    data = np.frombuffer(objects.dump(obj, purpose), np.uint8).copy() if is_root else np.zeros(0, np.uint8)
-    length = np.array([len(data)], np.int64)
-    host.broadcast_([length], [f"{name}.sz"], root_rank, process_set_id)
-    data = data if is_root else np.zeros(length[0], np.uint8)
-    host.broadcast_([data], [f"{name}.t"], root_rank, process_set_id)
-    return obj if is_root else objects.load(data.data, root_rank, purpose)
+
+    def send(array: Any, part: str) -> Any:
+        host.broadcast_([array], [f"{name}.{part}"], root_rank, process_set_id)
+        return array
+
+    return broadcast_by(send, obj, root_rank, purpose)
 
 
 def allgather_object_of(host: ArrayCollectives, obj: Any, name: str | None, process_set_id: int) -> list[Any]:

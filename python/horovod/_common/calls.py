@@ -13,11 +13,22 @@ from typing import Any
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet
 
-__all__ = ["CPU", "Call", "Reduction", "no_reduction", "refuse_unknown_op", "run_without_tensor", "set_id", "unscaled"]
+__all__ = [
+    "CPU",
+    "Call",
+    "OP_NAMES",
+    "Reduction",
+    "no_reduction",
+    "refuse_unknown_op",
+    "run_without_tensor",
+    "set_id",
+    "unscaled",
+]
 
 CPU = -1  # a device
 _NO_TENSOR = (0, 0, (), core.DTYPE_UINT8, CPU)
-_OPS = {getattr(core, f"REDUCE_{name.upper()}"): name for name in ("Average", "Sum", "Adasum", "Min", "Max", "Product")}
+_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
+OP_NAMES = {getattr(core, f"REDUCE_{name.upper()}"): name for name in _NAMES}
 
 
 def set_id(process_set: ProcessSet, caller: str = "") -> int:
@@ -49,10 +60,10 @@ class Reduction:
 def refuse_unknown_op(op: Any, caller: str) -> None:
     """ValueError or TypeError for what is no reduction. For calls that failed: others need no look."""
     is_number = hasattr(op, "__index__")
-    if is_number and operator.index(op) in _OPS:
+    if is_number and operator.index(op) in OP_NAMES:
         return
     error = ValueError if is_number else TypeError
-    names = ", ".join(f"hvd.{name}" for name in _OPS.values())
+    names = ", ".join(f"hvd.{name}" for name in OP_NAMES.values())
     raise error(f"{caller}: op={op!r}, expected one of {names}") from None
 
 
@@ -63,7 +74,7 @@ def unscaled(op: int, process_set: ProcessSet) -> Reduction:
 
 def no_reduction(process_set: ProcessSet) -> Reduction:
     """For operations that only move elements."""
-    return Reduction(core.REDUCE_SUM, 1.0, 1.0, process_set)
+    return unscaled(core.REDUCE_SUM, process_set)
 
 
 @dataclass(slots=True)

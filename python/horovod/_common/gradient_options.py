@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from horovod._common.native import core
 from horovod.common.util import split_list
 
-__all__ = ["Plan", "check_arguments", "plan_groups"]
+__all__ = ["Plan", "check_arguments", "in_places", "plan_groups"]
 
 Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each is reduced alone
 
@@ -54,3 +54,11 @@ def plan_groups(groups: Any, variables: Sequence[Any], key: Callable[[Any], Any]
     planned = [tuple(positions[key(one)] for one in group if key(one) in positions) for group in groups]
     used = {position for group in planned for position in group}
     return tuple([group for group in planned if group] + [(i,) for i in range(len(variables)) if i not in used])
+
+
+def in_places(values: Iterable[Any], positions: Sequence[int], count: int) -> list[Any]:
+    """A list of `count` elements: the values in their positions, and None."""
+    result: list[Any] = [None] * count
+    for position, value in zip(positions, values, strict=True):
+        result[position] = value
+    return result

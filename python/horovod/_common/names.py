@@ -8,7 +8,11 @@ and its names contain the number of joins: no new name equals one that is still 
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 from horovod._common.native import core
+from horovod._common.session import basics
+from horovod.common.process_sets import _on_removal
 
 __all__ = ["AutomaticNames"]
 
@@ -23,13 +27,14 @@ def _key(process_set_id: int) -> tuple[int, int]:
 class AutomaticNames:
     """Numbers the operations without a name, from 1, in each process set and after each join.
 
-    Used by any thread that holds the GIL.
+    By itself it begins anew with each session. Used by any thread that holds the GIL.
     """
 
-    __slots__ = ("_counts",)
+    __slots__ = ("__weakref__", "_counts")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], int] = {}
+        _all.add(self)
 
     def make(self, prefix: str, process_set_id: int) -> str:
         """The next name. No call stands between reading a count and writing it, so no other thread runs in between."""
@@ -59,3 +64,20 @@ class AutomaticNames:
     def restart(self) -> None:
         """After shutdown(): the next session counts from 1."""
         self._counts.clear()
+
+
+_all: WeakSet[AutomaticNames] = WeakSet()
+
+
+def _restart_all() -> None:
+    for names in list(_all):
+        names.restart()
+
+
+def _forget_everywhere(process_set_id: int) -> None:
+    for names in list(_all):
+        names.forget(process_set_id)
+
+
+basics._add_hooks(lambda _: None, _restart_all)
+_on_removal(_forget_everywhere)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from horovod._common import objects
+from horovod._common.array_objects import broadcast_object_of
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.session import basics
 from horovod._keras.backend import Backend
@@ -212,15 +212,7 @@ class _Keras3Store(EagerVariables):
 
 def _bcast_object(obj: Any) -> Any:
     """Rank 0's object, on every rank."""
-    collectives, is_root = ArrayCollectives("elastic"), objects.is_root(0)
-    purpose = objects.purpose("broadcast_object", "elastic", 0)
-    data = np.frombuffer(objects.dump(obj, purpose), np.uint8) if is_root else np.zeros(0, np.uint8)
-    length = np.array([len(data)], np.int64)
-    collectives.broadcast_([length], ["elastic.sz"], 0)
-    if not is_root:
-        data = np.zeros(int(length[0]), np.uint8)
-    collectives.broadcast_([data], ["elastic.t"], 0)
-    return obj if is_root else objects.load(data.data, 0, purpose)
+    return broadcast_object_of(ArrayCollectives("elastic"), obj, 0, "elastic", 0)
 
 
 def on_keras3(backend: Backend) -> tuple[type, Callable[[Callable[..., Any]], Callable[..., Any]]]:

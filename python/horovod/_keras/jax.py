@@ -10,14 +10,12 @@ import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.native import core
-from horovod._common.session import basics
 from horovod._common.session_watch import watch_interrupts
 from horovod._keras.backend import Reduce
 from horovod._keras.jax_step import HostFailure, HostReduction
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend
-from horovod.common.process_sets import _on_removal
 from horovod.jax.compression import Compression
 
 __all__ = ["BACKEND"]
@@ -26,8 +24,6 @@ jax: Any = importlib.import_module("jax")  # Any: its types differ between versi
 
 watch_interrupts()
 _collectives = ArrayCollectives("jax")
-basics._add_hooks(lambda _: None, _collectives.names.restart)
-_on_removal(_collectives.names.forget)
 
 
 def _array(value: Any, caller: str) -> Any:

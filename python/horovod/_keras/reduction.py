@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from horovod import _env
-from horovod._common.gradient_options import Plan, plan_groups
+from horovod._common.gradient_options import Plan, in_places, plan_groups
 from horovod._keras.backend import Backend, Reduce
 from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
@@ -35,10 +35,7 @@ class Reduction:
         # By position: the names of variables depend on how many models a rank has built before.
         names = [f"{self.name}.grad_{i}" for i in present]
         reduced = self.communicate([grads[i] for i in present], names, plan)
-        result: list[Any] = [None] * len(grads)
-        for i, grad in zip(present, reduced, strict=True):
-            result[i] = grad
-        return result
+        return in_places(reduced, present, len(grads))
 
     def _several_ranks(self) -> bool:
         """Whether there are other ranks, or may be."""

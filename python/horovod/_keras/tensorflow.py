@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.gradient_options import in_places
 from horovod._keras import momentum
 from horovod._keras.backend import Backend, Reduce
 from horovod._keras.computed import MIXED, Computed
@@ -113,10 +114,7 @@ class _Keras3(Keras3):
             lambda: [tf.nest.map_structure(tf.identity, grads[i], expand_composites=True) for i in present],
             reduce,
         )
-        ready: list[Any] = [None] * len(grads)
-        for i, grad in zip(present, chosen, strict=True):
-            ready[i] = grad
-        return ready
+        return in_places(chosen, present, len(grads))
 
 
 def _values(grad: Any) -> Any:

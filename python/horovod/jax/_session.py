@@ -91,17 +91,7 @@ def _after_init(started: bool) -> None:
     _forget_programs()
 
 
-def _after_shutdown() -> None:
-    host.names.restart()
-    _call.forget_failed()  # else JAX says at exit what the session's end did to programs
-
-
-def _after_removal(process_set_id: int) -> None:
-    host.names.forget(process_set_id)
-    _forget_programs()
-
-
 os.register_at_fork(after_in_child=_call.forget_failed)  # the programs are the parent's
 watch_interrupts()
-basics._add_hooks(_after_init, _after_shutdown)
-_on_removal(_after_removal)
+basics._add_hooks(_after_init, _call.forget_failed)  # else JAX says at exit what the session's end did to programs
+_on_removal(lambda _: _forget_programs())

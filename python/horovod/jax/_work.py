@@ -23,14 +23,6 @@ REDUCES = (core.OP_ALLREDUCE, core.OP_REDUCESCATTER)
 Rows = tuple[tuple[int, ...], ...]  # how many each member gives, for each array
 
 _TANGENT = ".tangent"
-_OPS = {
-    core.REDUCE_AVERAGE: "Average",
-    core.REDUCE_SUM: "Sum",
-    core.REDUCE_ADASUM: "Adasum",
-    core.REDUCE_MIN: "Min",
-    core.REDUCE_MAX: "Max",
-    core.REDUCE_PRODUCT: "Product",
-}
 _PREFIXES = {
     core.OP_ALLREDUCE: "allreduce",
     core.OP_ALLGATHER: "allgather",
@@ -74,7 +66,7 @@ class Work:
 
     @property
     def op_name(self) -> str:
-        return _OPS[self.op]
+        return calls.OP_NAMES[self.op]
 
     @property
     def gives_rows(self) -> bool:
@@ -101,7 +93,7 @@ class Work:
         if self.kind not in KEEPS_SHAPE and any(array.ndim == 0 for array in arrays):
             raise ValueError(f"hvd.{self.caller}(): a value without dimensions has no rows")
         _ = self.set_id  # a ValueError for a set that is not registered
-        if self.op not in _OPS:
+        if self.op not in calls.OP_NAMES:
             raise ValueError(f"hvd.{self.caller}(): expected one of hvd.Average, Sum, ... as op, got {self.op!r}")
         if not core.is_initialized():
             raise HorovodInternalError("Horovod has not been initialized; use hvd.init().")  # as the core says it

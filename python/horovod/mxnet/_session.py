@@ -11,7 +11,6 @@ from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod._common.session import basics
 from horovod._common.session_watch import watch_interrupts
-from horovod.common.process_sets import _on_removal
 
 __all__ = ["basics", "host", "names", "shutdown"]
 
@@ -60,18 +59,5 @@ def _after_init(started: bool) -> None:
         atexit.register(_finish_at_exit)  # runs before what init() has registered
 
 
-def _after_shutdown() -> None:
-    for counted in names.values():
-        counted.restart()
-    host.names.restart()
-
-
-def _after_removal(process_set_id: int) -> None:
-    for counted in names.values():
-        counted.forget(process_set_id)
-    host.names.forget(process_set_id)
-
-
 watch_interrupts()
-basics._add_hooks(_after_init, _after_shutdown)
-_on_removal(_after_removal)
+basics._add_hooks(_after_init, lambda: None)

@@ -12,7 +12,11 @@
 
 from __future__ import annotations
 
-from horovod.ray import _installed  # noqa: F401  # first: it says what is missing
+import importlib.util
+
+if importlib.util.find_spec("ray") is None:
+    raise ImportError("horovod.ray needs Ray, which is not installed here: pip install 'ray[default]'")
+
 from horovod.ray.elastic import ElasticRayExecutor
 from horovod.ray.runner import RayExecutor
 from horovod.ray.worker import BaseHorovodWorker

@@ -16,9 +16,17 @@ from horovod import _env
 from horovod._function_job._caller import find_launcher
 from horovod.ray.ray_logger import SOCKET_VARIABLE, is_of_this_user, receive
 
-__all__ = ["NodeAgent"]
+__all__ = ["NodeAgent", "write_all"]
 
 _PIECE = 1 << 16
+
+
+def write_all(target: int, data: bytes) -> None:
+    """To the descriptor, to the end; what nobody reads is dropped, for who writes must not wait for that."""
+    left = memoryview(data)
+    with contextlib.suppress(BrokenPipeError):
+        while left:
+            left = left[os.write(target, left) :]
 
 
 class NodeAgent:
@@ -54,10 +62,7 @@ class NodeAgent:
 
     def write(self, data: bytes) -> None:
         """Gives `data` to the agent's input; nothing once it has ended."""
-        left = memoryview(data)
-        with contextlib.suppress(BrokenPipeError):
-            while left:
-                left = left[os.write(self._streams["stdin"].fileno(), left) :]
+        write_all(self._streams["stdin"].fileno(), data)
 
     def close_input(self) -> None:
         """Ends the agent's input."""

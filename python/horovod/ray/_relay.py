@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from horovod.ray._agent import NodeAgent
+from horovod.ray._agent import NodeAgent, write_all
 from horovod.ray.ray_logger import PickledSink, is_of_this_user
 
 __all__ = ["AgentRelay", "AgentPlace"]
@@ -103,7 +103,7 @@ class AgentRelay:
             code = self._run_agent(connection, request["node"], request["command"], fds)
         except (KeyError, ValueError, RayError) as error:
             if len(fds) == 3:
-                _write(fds[2], f"horovod.ray: no agent: {error}\n".encode())
+                write_all(fds[2], f"horovod.ray: no agent: {error}\n".encode())
         finally:
             for fd in fds:
                 os.close(fd)
@@ -135,7 +135,7 @@ class AgentRelay:
             if not ray.wait([started], timeout=self._seconds)[0]:
                 wanted = ", ".join(f"{name}: {amount:g}" for name, amount in place.resources.items())
                 said = f"horovod.ray: no room within {self._seconds:g} s for {wanted} on node {place.node_id}\n"
-                _write(fds[2], said.encode())
+                write_all(fds[2], said.encode())
                 return _FAILED
             ray.get(started)
             return self._follow(actor, fds)
@@ -196,7 +196,7 @@ def _feed(actor: Any, source: int, end: socket.socket) -> None:
 def _copy(actor: Any, stream: str, target: int) -> None:
     with contextlib.suppress(RayError):
         while data := ray.get(actor.read.remote(stream)):
-            _write(target, data)
+            write_all(target, data)
 
 
 def _pass_on(actor: Any, queue: PickledSink) -> None:
@@ -205,11 +205,3 @@ def _pass_on(actor: Any, queue: PickledSink) -> None:
             for data in batch:
                 with contextlib.suppress(RayError):  # who reads the queue hears of that; ranks wait to be fetched from
                     queue.put_pickled(data)
-
-
-def _write(target: int, data: bytes) -> None:
-    """To the end; what nobody reads is dropped, for the agent must not wait for that."""
-    left = memoryview(data)
-    with contextlib.suppress(BrokenPipeError):
-        while left:
-            left = left[os.write(target, left) :]

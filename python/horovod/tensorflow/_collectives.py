@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from horovod import _env
 from horovod._common.calls import Reduction
+from horovod._common.gradient_options import in_places
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allreduce_at_once, run, run_group, size_op
@@ -124,13 +125,11 @@ def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) 
     packed = [_compress(compression, tensors[i]) for i in dense]
     own_names = [names[i] for i in dense]
     reduced = allreduce_at_once([one for one, _ in packed], own_names, reduction, common["ignore_name_scope"])
-    results: list[Any] = [None] * len(tensors)
-    for position, one, (_, context) in zip(dense, reduced, packed, strict=True):
-        results[position] = compression.decompress(one, context)
-    for position, tensor in enumerate(tensors):
-        if results[position] is None:
-            results[position] = allreduce(tensor, name=names[position], **common)
-    return results
+    unpacked = [compression.decompress(one, context) for one, (_, context) in zip(reduced, packed, strict=True)]
+    return [
+        allreduce(tensor, name=name, **common) if made is None else made
+        for tensor, name, made in zip(tensors, names, in_places(unpacked, dense, len(tensors)), strict=True)
+    ]
 
 
 @no_autograph

@@ -1,4 +1,4 @@
-"""The gradients of the collectives. Importing this registers them."""
+"""The gradients of the collectives. Importing this registers them, with TensorFlow and for the ops of _xla.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from horovod._common.calls import Reduction, no_reduction, unscaled
 from horovod.common.process_sets import ProcessSet, _temp_process_set_object
 from horovod.tensorflow._dense import allgather, alltoall, run, run_group
 from horovod.tensorflow._session import basics, set_size
+from horovod.tensorflow._xla import GRADIENTS
 from horovod.tensorflow._xla_support import in_xla
 
 Op = Any  # a tf.Operation, or what eager mode has in its place
@@ -108,7 +109,7 @@ def _of_grouped_reducescatter(op: Op, *grads: Any) -> Any:
     return run_group("allgather", scaled, None, *_gathering(op))
 
 
-GRADIENTS = {
+GRADIENTS |= {
     "HorovodAllreduce": _of_allreduce,
     "HorovodGroupedAllreduce": _of_grouped_allreduce,
     "HorovodAllgather": _of_allgather,

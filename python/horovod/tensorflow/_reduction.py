@@ -9,7 +9,7 @@ from typing import Any, cast
 import tensorflow as tf
 
 from horovod import _env
-from horovod._common.gradient_options import Plan, plan_groups
+from horovod._common.gradient_options import Plan, in_places, plan_groups
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow._collectives import AVERAGE, allreduce_each, grouped_allreduce
 from horovod.tensorflow._dense import process_set_included_op, size_op
@@ -62,10 +62,7 @@ class GradientReduction:
             variables = list(grads)  # a number of groups needs no names
         plan = plan_groups(groups, [variables[i] for i in present] if variables else [], variable_name)
         reduced = self._run([grads[i] for i in present], present, plan, use_generic_names) if present else []
-        result: list[Any] = [None] * len(grads)
-        for i, grad in zip(present, reduced, strict=True):
-            result[i] = grad
-        return result
+        return in_places(reduced, present, len(grads))
 
     def _run(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         if not _executing_eagerly():

@@ -27,6 +27,8 @@ _ALLOWED = {
     "alltoall": _MOVABLE,
 }
 
+GRADIENTS: dict[str, Callable[..., Any]] = {}  # by the name of the op; _gradients.py enters them
+
 ShapeOf = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
@@ -67,8 +69,6 @@ def _differentiable(op_name: str, attributes: dict[str, Any], run: Callable[...,
 
     def forward(*tensors: Any) -> Any:
         def backward(*grads: Any) -> Any:
-            from horovod.tensorflow._gradients import GRADIENTS
-
             return GRADIENTS[op_name](_Op(tensors, attributes), *grads)
 
         return run(*tensors), backward

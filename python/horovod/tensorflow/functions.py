@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from horovod._common import objects
+from horovod._common.array_objects import broadcast_by
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allgather, broadcast
@@ -152,14 +153,6 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 # Objects are sent as bytes, after their number.
 
 
-def _dump(obj: Any, purpose: str) -> Any:
-    return np.frombuffer(objects.dump(obj, purpose), dtype=np.uint8)
-
-
-def _load(data: Any, sender: int, purpose: str) -> Any:
-    return objects.load(np.ascontiguousarray(data).data, sender, purpose)
-
-
 def session_if_any(session: Any = None) -> Any:
     """The session to run ops in: the given one, the default one, or that of Keras 2. None if there is none."""
     found = session or tf.compat.v1.get_default_session()
@@ -203,15 +196,11 @@ def broadcast_object(
     """
     caller = "broadcast_object"
     name = name or caller  # not the type's: ranks without the object may pass None
-    purpose = objects.purpose(caller, name, process_set.process_set_id)
-    is_root = objects.is_root(root_rank)
-    data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
-    length = np.array([len(data)], dtype=np.int64)
-    length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session, caller)
-    if not is_root:
-        data = np.zeros(int(length[0]), dtype=np.uint8)
-    data = _evaluate(broadcast(data, root_rank, name=f"{name}.t", process_set=process_set), session, caller)
-    return obj if is_root else _load(data, root_rank, purpose)
+
+    def send(array: Any, part: str) -> Any:
+        return _evaluate(broadcast(array, root_rank, f"{name}.{part}", process_set=process_set), session, caller)
+
+    return broadcast_by(send, obj, root_rank, objects.purpose(caller, name, process_set.process_set_id))
 
 
 def broadcast_object_fn(
@@ -227,21 +216,18 @@ def broadcast_object_fn(
     if _executing_eagerly():
         raise RuntimeError("broadcast_object_fn works in TF1 graphs; use broadcast_object() in eager mode")
     name = name or "broadcast_object_fn"
-    size = tf.compat.v1.placeholder(tf.int64, shape=[1], name=f"{name}_size")
-    bytes_ = tf.compat.v1.placeholder(tf.uint8, shape=[None], name=f"{name}_bytes")
-    size_of_root = broadcast(size, root_rank, name=f"{name}.sz", process_set=process_set)
-    bytes_of_root = broadcast(bytes_, root_rank, name=f"{name}.t", process_set=process_set)
+    own = {
+        "sz": tf.compat.v1.placeholder(tf.int64, shape=[1], name=f"{name}_size"),
+        "t": tf.compat.v1.placeholder(tf.uint8, shape=[None], name=f"{name}_bytes"),
+    }
+    of_root = {part: broadcast(own[part], root_rank, f"{name}.{part}", process_set=process_set) for part in own}
 
     def run(obj: Any) -> Any:
         active = session_or_default(session, "broadcast_object_fn")
         purpose = objects.purpose("broadcast_object_fn", name, process_set.process_set_id)
-        is_root = objects.is_root(root_rank)
-        data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
-        length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int64)})
-        if not is_root:
-            data = np.zeros(int(length[0]), dtype=np.uint8)
-        data = active.run(bytes_of_root, feed_dict={bytes_: data})
-        return obj if is_root else _load(data, root_rank, purpose)
+        return broadcast_by(
+            lambda array, part: active.run(of_root[part], feed_dict={own[part]: array}), obj, root_rank, purpose
+        )
 
     return run
 
@@ -257,13 +243,13 @@ def allgather_object(
     caller = "allgather_object"
     name = name or caller
     purpose = objects.purpose(caller, name, process_set.process_set_id)
-    data = _dump(obj, purpose)
+    data = np.frombuffer(objects.dump(obj, purpose), dtype=np.uint8)
     length = np.array([len(data)], dtype=np.int64)
     lengths = _evaluate(allgather(length, name=f"{name}.sz", process_set=process_set), session, caller)
     gathered = _evaluate(allgather(data, name=f"{name}.t", process_set=process_set), session, caller)
     ends = np.cumsum(lengths)
     senders = core.process_sets()[set_id(process_set, caller)]
     return [
-        _load(gathered[end - count : end], sender, purpose)
+        objects.load(np.ascontiguousarray(gathered[end - count : end]).data, sender, purpose)
         for sender, end, count in zip(senders, ends, lengths, strict=True)
     ]

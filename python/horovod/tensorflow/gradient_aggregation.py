@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.functions import session_if_any
-from horovod.tensorflow.gradient_aggregation_eager import Aggregation, as_dense
+from horovod.tensorflow.gradient_aggregation_eager import Aggregation
 
 __all__ = ["LocalGradientAggregationHelper"]
 
@@ -67,7 +67,7 @@ class LocalGradientAggregationHelper(Aggregation):
             session.run(variable.initializer)  # Keras initialises only variables of its own
         return variable
 
-    def _make_variables(self, grads: Sequence[Any]) -> list[Any]:
+    def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
         scope = f"aggregation_variables_{self.name}{self.rank}"
         with tf.compat.v1.variable_scope(scope, reuse=tf.compat.v1.AUTO_REUSE):
             self.counter = self._variable("aggregation_counter", tf.zeros([], tf.int32), [])
@@ -77,38 +77,6 @@ class LocalGradientAggregationHelper(Aggregation):
                 else self._variable(f"aggregated_gradient_{i}", tf.zeros(grad.shape, grad.dtype), [_COLLECTION])
                 for i, grad in enumerate(grads)
             ]
-
-    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
-        reduced = self._reduced(sums, vars)
-        present = [grad for grad in reduced if grad is not None]
-        with tf.control_dependencies(present):
-            cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]
-            cleared.append(self.counter.assign(tf.zeros_like(self.counter)))
-        with tf.control_dependencies(cleared):
-            return [tf.identity(grad) for grad in present]
-
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Returns the list of reduced sums of `grads` on every k-th run, of this rank's sums so far on the others.
-
-        `vars`: the variables of the gradients, in their order.
-        """
-        grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
-        sums = self._make_variables(grads)
-        present = [i for i, grad in enumerate(grads) if grad is not None]
-        added = [sums[i].assign_add(grads[i]) for i in present] + [self.counter.assign_add(1)]
-        with tf.control_dependencies(added):
-            is_last = tf.equal(self.counter.read_value(), self.backward_passes_per_step)
-            chosen = tf.cond(
-                is_last,
-                lambda: self._reduce_and_clear(sums, vars),
-                lambda: [tf.identity(sums[i].read_value()) for i in present],
-            )
-        if not isinstance(chosen, (list, tuple)):
-            chosen = [chosen]  # tf.cond of one tensor
-        result: list[Any] = [None] * len(grads)
-        for i, grad in zip(present, chosen, strict=True):
-            result[i] = grad
-        return result
 
     def _count_step(self, optimizer: Any, global_step: Any) -> Any:
         step = optimizer.iterations if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS else global_step

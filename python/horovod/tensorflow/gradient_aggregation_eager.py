@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.gradient_options import in_places
 from horovod._common.session import follow_sessions
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._local import LocalVariables
@@ -26,7 +27,9 @@ def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
 
 
 class Aggregation:
-    """The common part of the two helpers: options, and the reduction of sums."""
+    """The common part of the two helpers, which differ in where the sums and the `counter` of passes are kept."""
+
+    counter: Any
 
     def __init__(
         self,
@@ -48,6 +51,40 @@ class Aggregation:
     def register_local_var(self, var: Any) -> None:
         """Makes the variable `var` local: its gradient stays on this rank."""
         self._local.register(var)
+
+    def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
+        """One variable for each gradient that is not None, None for the others."""
+        raise NotImplementedError
+
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
+        """Returns the list of reduced sums of `grads` in every k-th call, of this rank's sums so far in the others; in
+        a graph in every k-th run.
+
+        `vars`: the variables of the gradients, in their order.
+        """
+        grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
+        sums = self._accumulators(grads)
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+        added = [sums[i].assign_add(grads[i]) for i in present] + [self.counter.assign_add(1)]
+        with tf.control_dependencies([one for one in added if one is not None]):
+            chosen = tf.cond(
+                tf.equal(self.counter.read_value(), self.backward_passes_per_step),
+                lambda: self._reduce_and_clear(sums, vars),
+                lambda: [tf.identity(sums[i].read_value()) for i in present],
+            )
+        if not isinstance(chosen, (list, tuple)):
+            chosen = [chosen]  # tf.cond of one tensor, in a graph of TF1
+        return in_places(chosen, present, len(grads))
+
+    def _reduce_and_clear(self, sums: Sequence[Any], vars: Any) -> list[Any]:
+        """The reduced sums that are not None."""
+        reduced = [grad for grad in self._reduced(sums, vars) if grad is not None]
+        with tf.control_dependencies(reduced):
+            # Overwritten, not multiplied: an infinite gradient must not survive.
+            cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]
+            cleared.append(self.counter.assign(0))
+        with tf.control_dependencies([one for one in cleared if one is not None]):
+            return [tf.identity(grad) for grad in reduced]
 
     def _reduced(self, sums: Sequence[Any], vars: Any) -> list[Any]:
         """The values of the accumulators, reduced, and averaged if asked for."""
@@ -95,7 +132,6 @@ class LocalGradientAggregationHelperEager(Aggregation):
                 variable.assign(tf.zeros_like(variable))
 
     def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
-        """One for each gradient that is not None, None for the others."""
         for i, grad in enumerate(grads):
             if grad is not None and i not in self.locally_aggregated_grads:
                 with tf.init_scope():
@@ -103,41 +139,6 @@ class LocalGradientAggregationHelperEager(Aggregation):
                         tf.zeros(grad.shape, grad.dtype), trainable=False, name=f"aggregated_gradient_{i}"
                     )
         return [self.locally_aggregated_grads[i] if grad is not None else None for i, grad in enumerate(grads)]
-
-    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
-        reduced = self._reduced(sums, vars)
-        with tf.control_dependencies([grad for grad in reduced if grad is not None]):
-            # Overwritten, not multiplied: an infinite gradient must not survive.
-            cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]
-            cleared.append(self.counter.assign(0))
-        with tf.control_dependencies([one for one in cleared if one is not None]):
-            return [None if grad is None else tf.identity(grad) for grad in reduced]
-
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Returns the list of reduced sums of `grads` in every k-th call, of this rank's sums so far in the others.
-
-        `vars`: the variables of the gradients, in their order.
-        """
-        grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
-        sums = self._accumulators(grads)
-        added = [total.assign_add(grad) for total, grad in zip(sums, grads, strict=True) if grad is not None]
-        added.append(self.counter.assign_add(1))
-        with tf.control_dependencies([one for one in added if one is not None]):
-            is_last = tf.equal(self.counter, self.backward_passes_per_step)
-        present = [i for i, grad in enumerate(grads) if grad is not None]
-
-        def reduced() -> list[Any]:
-            all_grads = self._reduce_and_clear(sums, vars)
-            return [all_grads[i] for i in present]
-
-        def so_far() -> list[Any]:
-            return [sums[i].read_value() for i in present]
-
-        chosen = tf.cond(is_last, reduced, so_far)
-        result: list[Any] = [None] * len(grads)
-        for i, grad in zip(present, chosen, strict=True):
-            result[i] = grad
-        return result
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls `apply_grads_closure` in the calls that reduced; in the others only counts the step of `optimizer`."""

@@ -12,7 +12,7 @@ from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import handles, in_autograd, register_handle, run, submit, submit_group
+from horovod.torch._session import handles, register_handle, run, run_differentiably, submit, submit_group
 from horovod.torch._tensors import output_of, sparse_tensor
 
 _ONE = Call(core.OP_ALLGATHER, "allgather")
@@ -54,9 +54,7 @@ def gather(
 ) -> list[torch.Tensor]:
     """The blocking form: of one tensor, or of several together."""
     call, reduction = _GROUP if together else _ONE, no_reduction(process_set)
-    if in_autograd(tensors):
-        return list(_Allgather.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
-    return run(call, name, reduction, tensors, output_of)
+    return run_differentiably(_Allgather, call, name, reduction, tensors, output_of)
 
 
 def allgather(
@@ -67,13 +65,7 @@ def allgather(
     Arguments:
         tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions. The first may differ between
             ranks (0 is fine); the others and the type may not.
-        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
-            all ranks have to make those in the same order.
-        process_set: the ranks that take part, this one among them.
-
-    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
-    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
-    or Horovod is not initialised.
+        name, process_set: as for allreduce(), and so are errors.
     """
     return gather([tensor], name, process_set, together=False)[0]
 

@@ -11,7 +11,14 @@ from horovod._common.calls import Call, Reduction
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group, submit_reduced
+from horovod.torch._session import (
+    register_handle,
+    run,
+    run_differentiably,
+    submit,
+    submit_group,
+    submit_reduced,
+)
 from horovod.torch.compression import Compression, Compressor
 
 _ONE = Call(core.OP_ALLREDUCE, "allreduce")
@@ -32,10 +39,7 @@ class _Allreduce(torch.autograd.Function):
 
 
 def _reduce(call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The blocking form. Uses autograd only for tensors that require a gradient."""
-    if in_autograd(tensors):
-        return list(_Allreduce.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
-    return run(call, name, reduction, tensors)
+    return run_differentiably(_Allreduce, call, name, reduction, tensors)
 
 
 def reduce_now(tensor: torch.Tensor, name: str | None, reduction: Reduction) -> torch.Tensor:
@@ -155,19 +159,8 @@ def grouped_allreduce(
     """Reduces several tensors together into a list of new ones; none before every rank has submitted all.
     Differentiable.
 
-    Arguments, the same on all ranks but for the tensors' elements:
-        tensors: dense, contiguous, on the CPU or a CUDA GPU, as many on every rank, each with one shape and type on all
-            ranks. Types may differ within the group.
-        op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
-        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
-            all ranks have to make those in the same order.
-        compression: Compression.fp16 sends floating-point elements as float16.
-        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
-        process_set: the ranks that take part, this one among them.
-
-    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
-    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
-    or Horovod is not initialised.
+    `tensors`: as many on every rank, each as for allreduce(); types may differ within the group. `name`: of the whole
+    group. Other arguments and errors as for allreduce().
     """
     op = handle_average_backwards_compatibility(op, average)
     compressed = [compression.compress(tensor) for tensor in tensors]

@@ -10,7 +10,7 @@ from horovod._common.calls import Call, Reduction, no_reduction, run_without_ten
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import in_autograd, register_handle, run, submit
+from horovod.torch._session import register_handle, run, run_differentiably, submit
 
 
 class _Broadcast(torch.autograd.Function):
@@ -44,20 +44,10 @@ def broadcast(
         tensor: dense, contiguous, on the CPU or a CUDA GPU, of one shape and type on all ranks; only the root's
             elements matter.
         root_rank: a rank of the job, not of the set, but a member of the set; the same on all ranks.
-        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
-            all ranks have to make those in the same order.
-        process_set: the ranks that take part, this one among them.
-
-    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
-    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
-    or Horovod is not initialised.
+        name, process_set: as for allreduce(), and so are errors.
     """
-    call, reduction = _from(root_rank), no_reduction(process_set)
     result: torch.Tensor
-    if in_autograd([tensor]):
-        (result,) = _Broadcast.apply(call, name, reduction, tensor)  # type: ignore[no-untyped-call]
-    else:
-        (result,) = run(call, name, reduction, [tensor])
+    (result,) = run_differentiably(_Broadcast, _from(root_rank), name, no_reduction(process_set), [tensor])
     return result
 
 

@@ -17,8 +17,7 @@ import torch
 
 from horovod._common.calls import Call, unscaled
 from horovod._common.native import core
-from horovod.torch._bucket import Bucket, padded, strides_of
-from horovod.torch._gradient import DENSE, Gradient, GradientSettings
+from horovod.torch._gradient import DENSE, Bucket, Gradient, GradientSettings, padded, strides_of
 from horovod.torch._session import submit
 from horovod.torch._tensors import code_of
 

@@ -14,12 +14,12 @@ import torch
 
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._buckets import Buckets
 from horovod.torch._exchange import Exchange
-from horovod.torch._gradient import UNUSED, Gradient, GradientSettings, Group, Sender
-from horovod.torch._hooks import Hooks
+from horovod.torch._gradient import UNUSED, Gradient, GradientSettings, Group
+from horovod.torch._hooks import BackwardEnd, Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
+from horovod.torch._sender import Sender
 from horovod.torch._session import session_number
 from horovod.torch._tensors import start_tensor
 

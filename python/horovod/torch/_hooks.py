@@ -1,4 +1,4 @@
-"""The hooks of an optimizer on its parameters, which call it after a gradient was accumulated."""
+"""What autograd calls during a backward pass: hooks after a gradient was accumulated, and a function at its end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any, TypeVar
 
 import torch
 
+from horovod.torch._private import current_node, current_pass, when_backward_ends
+
 _Owner = TypeVar("_Owner")
 
 
 class Hooks:
-    """Removed with their owner. They keep neither it nor a parameter alive: gc would not find such a cycle."""
+    """The hooks of an optimizer on its parameters.
+
+    Removed with their owner. They keep neither it nor a parameter alive: gc would not find such a cycle."""
 
     __slots__ = ("_added", "_called", "_hook")
 
@@ -55,3 +59,32 @@ class Hooks:
 def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
     for hook in hooks:
         hook.remove()
+
+
+class BackwardEnd:
+    """Calls a function at the end of the outermost running backward(), on the thread that called backward().
+
+    Exceptions of the function come out of backward(). A backward() that fails does not call it.
+    """
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[int] = set()  # passes for which a call is queued
+
+    def expect(self, then: Callable[[], None]) -> None:
+        """Queues one call of `then` for the running pass, however often it is called. Requires: called by a hook."""
+        task = current_pass()
+        if task in self._tasks:
+            return
+        self._tasks.add(task)
+
+        def ended() -> None:
+            node = current_node()
+            if node is None:
+                self._tasks.clear()
+                then()
+            else:  # a pass within a pass, of a reentrant checkpoint for example: the outer one has not ended
+                node.register_hook(lambda *_: self.expect(then))
+
+        when_backward_ends(ended)

@@ -11,6 +11,7 @@ import torch
 from torch.optim import Optimizer
 
 from horovod.torch._tensors import is_on_usable_device
+from horovod.torch._wrapping import parameters_of
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,6 @@ class Described:
     other: dict[Any, Any]
 
 
-def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
 def _is_broadcast_in_place(value: Any) -> bool:
     """Whether a value of the state is broadcast as a tensor; all others are part of the pickled description."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
@@ -51,7 +48,7 @@ def _spec_of(tensor: torch.Tensor) -> TensorSpec:
 
 def describe(optimizer: Optimizer) -> Described:
     """The optimizer's options and state, with a TensorSpec for each tensor that is broadcast in place."""
-    parameters = _parameters(optimizer)
+    parameters = list(parameters_of(optimizer))
     own = set(parameters)
     state: dict[int, dict[str, Any]] = {}
     for position, parameter in enumerate(parameters):
@@ -69,7 +66,7 @@ def describe(optimizer: Optimizer) -> Described:
 
 def apply_described(optimizer: Optimizer, root: Described) -> None:
     """Sets the described options and state; tensors that are broadcast in place are allocated, without values."""
-    parameters = _parameters(optimizer)
+    parameters = list(parameters_of(optimizer))
     if len(root.options) != len(optimizer.param_groups) or any(p >= len(parameters) for p in root.state):
         raise ValueError(
             f"broadcast_optimizer_state: this rank's optimizer has {len(parameters)} parameters in "
@@ -116,7 +113,7 @@ def _fits(tensor: Any, spec: TensorSpec) -> bool:
 def tensors(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that are broadcast in place, as (wire name, tensor), in the same order on every rank."""
     occurrences: Counter[str] = Counter()
-    for parameter in _parameters(optimizer):
+    for parameter in parameters_of(optimizer):
         for key, value in optimizer.state.get(parameter, {}).items():
             if _is_broadcast_in_place(value):
                 occurrences[key] += 1

@@ -13,8 +13,15 @@ import torch
 
 from horovod._common.calls import unscaled
 from horovod._common.native import core
-from horovod.torch._bucket import shared_zeros
-from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, GradientSettings, RepeatedAllreduce
+from horovod.torch._gradient import (
+    DENSE,
+    UNKNOWN,
+    UNUSED,
+    Gradient,
+    GradientSettings,
+    RepeatedAllreduce,
+    shared_zeros,
+)
 
 _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 

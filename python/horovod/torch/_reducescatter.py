@@ -12,7 +12,7 @@ from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allgather import gather
-from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group
+from horovod.torch._session import register_handle, run, run_differentiably, submit, submit_group
 from horovod.torch._tensors import output_of
 from horovod.torch.compression import Compression, Compressor
 
@@ -40,10 +40,7 @@ class _Reducescatter(torch.autograd.Function):
 
 
 def _scatter(call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The blocking form. Uses autograd only for tensors that require a gradient."""
-    if in_autograd(tensors):
-        return list(_Reducescatter.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
-    return run(call, name, reduction, tensors, output_of)
+    return run_differentiably(_Reducescatter, call, name, reduction, tensors, output_of)
 
 
 def reducescatter(
@@ -59,19 +56,8 @@ def reducescatter(
 
     Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more.
 
-    Arguments, the same on all ranks but for the tensor's elements:
-        tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions, of one shape and type on all
-            ranks.
-        op: Average (the default) or Sum.
-        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
-            all ranks have to make those in the same order.
-        compression: Compression.fp16 sends floating-point elements as float16.
-        process_set: the ranks that take part, this one among them.
-        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
-
-    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
-    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
-    or Horovod is not initialised. Also for another op.
+    `tensor`: as for allreduce(), with one or more dimensions. `op`: Average (the default) or Sum, else
+    HorovodInternalError. Other arguments and errors as for allreduce().
     """
     compressed, ctx = compression.compress(tensor)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)

@@ -12,7 +12,7 @@ from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod._common.session import basics
-from horovod.common.process_sets import ProcessSet, _on_removal
+from horovod.common.process_sets import ProcessSet
 from horovod.torch._tensors import (
     SHAPE_KEEPING,
     check,
@@ -37,6 +37,7 @@ __all__ = [
     "names",
     "register_handle",
     "run",
+    "run_differentiably",
     "session_number",
     "submit",
     "submit_reduced",
@@ -55,13 +56,7 @@ def _after_init(started: bool) -> None:
         handles.pending.clear()
 
 
-def _after_shutdown() -> None:
-    handles.restart_numbers()
-    names.restart()
-
-
-basics._add_hooks(_after_init, _after_shutdown)
-_on_removal(names.forget)
+basics._add_hooks(_after_init, handles.restart_numbers)
 
 _ADASUM = core.REDUCE_ADASUM
 
@@ -217,6 +212,20 @@ def run(
     native = submit(call, name, reduction, tensors[0], is_awaited=True)[1]
     result = native.wait()
     return [result if finish is None else finish(native)]
+
+
+def run_differentiably(
+    function: type[torch.autograd.Function],
+    call: Call,
+    name: str | None,
+    reduction: Reduction,
+    tensors: Sequence[torch.Tensor],
+    finish: Finish | None = None,
+) -> list[Any]:
+    """run(), by `function` of autograd if a tensor requires a gradient: its forward() is to do the same."""
+    if in_autograd(tensors):
+        return list(function.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
+    return run(call, name, reduction, tensors, finish)
 
 
 def in_autograd(tensors: Sequence[torch.Tensor]) -> bool:

@@ -2,12 +2,10 @@
 // calls, an int32 scalar that is handed on; the others are its tensors. A handler blocks until its operations are done.
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "horovod/session.h"
 #include "python/src/published_session.h"
@@ -26,40 +24,6 @@ namespace ffi = xla::ffi;
 using python::published_session;
 using xla::XlaCall;
 
-// One operation of a call, until it is done. Its address must not change.
-struct Part {
-  Part(std::string name, TensorRef result) : place(std::move(name), std::move(result)) {}
-  xla::ResultPlace place;
-  HandlePtr handle;
-};
-
-// Waits for all that was submitted, whatever became of the rest; the first failure, which `submitted` may be.
-Status finish(std::deque<Part>& parts, Status submitted, bool equal_rows) {
-  Status first = std::move(submitted);
-  for (Part& part : parts) {
-    if (part.handle == nullptr) continue;
-    xla::wait_until_done(part.handle);
-    if (first.is_ok()) first = part.handle->status();
-    if (first.is_ok()) first = part.place.check(*part.handle, equal_rows, "use jit_compile=False");
-  }
-  return first;
-}
-
-Status submit_together(std::vector<Operation> operations, std::deque<Part>& parts) {
-  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
-  HVD_ASSIGN_OR_RETURN(auto handles, session->enqueue_group(std::move(operations)));
-  for (std::size_t i = 0; i < handles.size(); ++i) parts[i].handle = std::move(handles[i]);
-  return Status::ok();
-}
-
-Status submit_each(std::vector<Operation> operations, std::deque<Part>& parts) {
-  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    HVD_ASSIGN_OR_RETURN(parts[i].handle, session->enqueue(std::move(operations[i])));
-  }
-  return Status::ok();
-}
-
 Status hand_on_token(const XlaCall& call) {
   HVD_ASSIGN_OR_RETURN(const TensorRef before, call.argument(call.arguments() - 1));
   HVD_ASSIGN_OR_RETURN(const TensorRef after, call.result(call.results() - 1));
@@ -67,30 +31,17 @@ Status hand_on_token(const XlaCall& call) {
   return Status::ok();
 }
 
-// All operations are on their way before the first is waited for, so their order does not matter to other ranks.
 template <OpType kOp, bool kGrouped>
 Status collective(const XlaCall& call) {
-  HVD_ASSIGN_OR_RETURN(const Operation common, xla::read_operation(call, kOp));
-  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
   HVD_ASSIGN_OR_RETURN(const std::int32_t equal_rows, call.integer("equal_rows"));
-  const std::vector<std::string> names = xla::split(joined, ',');
-  const int count = call.arguments() - 1;
-  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
-    return Status::internal("the compiled program calls " + joined + " with " + std::to_string(call.arguments()) +
-                            " arguments and " + std::to_string(call.results()) + " results");
-  }
-  std::deque<Part> parts;
-  std::vector<Operation> operations;
-  for (int i = 0; i < count; ++i) {
-    Operation& operation = operations.emplace_back(common);
-    operation.name = names[static_cast<std::size_t>(i)];
-    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i));
-    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i));
-    parts.emplace_back(operation.name, std::move(result)).place.attach_to(operation);
-  }
-  Status submitted =
-      kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
-  HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), equal_rows != 0));
+  std::deque<xla::ResultPlace> results;
+  HVD_ASSIGN_OR_RETURN(auto operations, xla::read_operations(call, kOp, ',', kCpuDevice, results));
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  const xla::GroupSizes groups(kGrouped ? 1 : 0, operations.size());
+  xla::Handles handles;
+  Status submitted = xla::submit(*session, std::move(operations), groups, handles);
+  HVD_RETURN_IF_ERROR(
+      xla::finish(handles, results, {}, std::move(submitted), equal_rows != 0, "use jit_compile=False").status);
   return hand_on_token(call);
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -31,8 +33,7 @@ class UntilSessionEnds final : public python::Interruptible {
   std::atomic<bool> interrupted_{false};
 };
 
-}  // namespace
-
+// An operation without tensors and name.
 Result<Operation> read_operation(const XlaCall& call, OpType op) {
   Operation operation;
   operation.op = op;
@@ -48,6 +49,8 @@ Result<Operation> read_operation(const XlaCall& call, OpType op) {
   HVD_ASSIGN_OR_RETURN(operation.root_rank, call.integer("root_rank"));
   return operation;
 }
+
+}  // namespace
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> pieces;
@@ -93,6 +96,63 @@ Status ResultPlace::check(const Handle& handle, bool equal_rows, std::string_vie
                                   ". In a compiled function the first dimension must be the same on all ranks, and the "
                                   "number of ranks what it was when the function was traced; else " +
                                   std::string(otherwise));
+}
+
+Result<std::vector<Operation>> read_operations(const XlaCall& call, OpType op, char separator, int device,
+                                               std::deque<ResultPlace>& results) {
+  HVD_ASSIGN_OR_RETURN(const Operation common, read_operation(call, op));
+  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
+  const std::vector<std::string> names = split(joined, separator);
+  const int count = call.arguments() - 1;  // without the token
+  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
+    return Status::internal("the compiled program has a collective of " + std::to_string(names.size()) +
+                            " tensors with " + std::to_string(call.arguments()) + " arguments and " +
+                            std::to_string(call.results()) + " results");
+  }
+  std::vector<Operation> operations;
+  for (int i = 0; i < count; ++i) {
+    Operation& operation = operations.emplace_back(common);
+    operation.name = names[static_cast<std::size_t>(i)];
+    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i, device));
+    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i, device));
+    results.emplace_back(operation.name, std::move(result)).attach_to(operation);
+  }
+  return operations;
+}
+
+Status submit(Session& session, std::vector<Operation> operations, const GroupSizes& groups, Handles& handles) {
+  handles.reserve(operations.size());
+  auto next = std::make_move_iterator(operations.begin());
+  for (const std::size_t size : groups) {
+    const auto end = next + static_cast<std::ptrdiff_t>(size);
+    HVD_ASSIGN_OR_RETURN(auto started, session.enqueue_group(std::vector<Operation>(next, end)));
+    handles.insert(handles.end(), started.begin(), started.end());
+    next = end;
+  }
+  if (!groups.empty()) return Status::ok();
+  for (Operation& operation : operations) {
+    HVD_ASSIGN_OR_RETURN(handles.emplace_back(), session.enqueue(std::move(operation)));
+  }
+  return Status::ok();
+}
+
+CallFailure finish(const Handles& handles, const std::deque<ResultPlace>& results, const Place& place, Status submitted,
+                   bool equal_rows, std::string_view otherwise) {
+  CallFailure first{std::move(submitted)};
+  const Handle* before = nullptr;
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    const HandlePtr& handle = handles[i];
+    first.interrupted |= wait_until_done(handle);
+    Status status = handle->status();
+    if (status.is_ok()) status = results[i].check(*handle, equal_rows, otherwise);
+    if (handle->unfinished_on() != kCpuDevice && (before == nullptr || !before->ends_with(*handle))) {
+      const Status ordered = handle->order(place.stream);
+      if (status.is_ok()) status = ordered;
+      before = handle.get();
+    }
+    if (first.status.is_ok()) first.status = std::move(status);
+  }
+  return first;
 }
 
 bool wait_until_done(const HandlePtr& handle) {

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstddef>
 #include <deque>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -23,9 +22,6 @@
 namespace hvd::xla {
 
 namespace {
-
-using Handles = std::vector<HandlePtr>;
-using GroupSizes = std::vector<std::size_t>;
 
 // Thread-safe; never destroyed, because a program may still run when static destructors do.
 class LastFailure {
@@ -73,32 +69,6 @@ Result<OpType> read_kind(const XlaCall& call) {
   return Status::internal("the compiled program has a collective of the unknown kind " + std::to_string(kind));
 }
 
-Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place& place,
-                                               std::deque<ResultPlace>& results) {
-  HVD_ASSIGN_OR_RETURN(const OpType kind, read_kind(call));
-  HVD_ASSIGN_OR_RETURN(Operation common, read_operation(call, kind));
-  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
-  const std::vector<std::string> names = split(joined, '\n');
-  const int count = call.arguments() - 1;  // without the token
-  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
-    return Status::internal("the compiled program has a collective of " + std::to_string(names.size()) +
-                            " tensors with " + std::to_string(call.arguments()) + " arguments and " +
-                            std::to_string(call.results()) + " results");
-  }
-  common.stream = place.stream;
-  common.may_precede_gpu = place.device != kCpuDevice;
-  common.is_awaited = count == 1;
-  std::vector<Operation> operations;
-  for (int i = 0; i < count; ++i) {
-    Operation& operation = operations.emplace_back(common);
-    operation.name = names[static_cast<std::size_t>(i)];
-    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i, place.device));
-    HVD_ASSIGN_OR_RETURN(TensorRef result, call.result(i, place.device));
-    results.emplace_back(operation.name, std::move(result)).attach_to(operation);
-  }
-  return operations;
-}
-
 // A program that is still on its way when a session ends would meet other ranks' calls in the next one: of the same
 // names, but not of the same step.
 Result<std::shared_ptr<Session>> session_of(const XlaCall& call) {
@@ -107,24 +77,6 @@ Result<std::shared_ptr<Session>> session_of(const XlaCall& call) {
   if (traced_in.empty() || traced_in == std::to_string(session->topology().epoch)) return session;
   return Status::precondition(
       "this program was compiled in an earlier session of Horovod, which has ended: JAX has to trace it again");
-}
-
-// All are on their way before the first is waited for, so their order does not matter to other ranks. What is refused
-// leaves in `handles` what was submitted before.
-Status submit(Session& session, std::vector<Operation> operations, const GroupSizes& groups, Handles& handles) {
-  handles.reserve(operations.size());
-  auto next = std::make_move_iterator(operations.begin());
-  for (const std::size_t size : groups) {
-    const auto end = next + static_cast<std::ptrdiff_t>(size);
-    HVD_ASSIGN_OR_RETURN(auto started, session.enqueue_group(std::vector<Operation>(next, end)));
-    handles.insert(handles.end(), started.begin(), started.end());
-    next = end;
-  }
-  if (!groups.empty()) return Status::ok();
-  for (Operation& operation : operations) {
-    HVD_ASSIGN_OR_RETURN(handles.emplace_back(), session.enqueue(std::move(operation)));
-  }
-  return Status::ok();
 }
 
 // The program's memory, which operations keep until nothing uses it any more: on a GPU also for one that has failed,
@@ -152,30 +104,11 @@ void wait_for_end_of_use(Event& end) {
           "write to memory that JAX has given to others");
 }
 
-// Waits for all, whatever became of the rest, because XLA uses the memory again afterwards: on a GPU in the order of
-// its stream.
-CallFailure finish(const Handles& handles, const std::deque<ResultPlace>& results, const Place& place,
-                   Status submitted) {
-  CallFailure first{std::move(submitted)};
-  const Handle* before = nullptr;
-  for (std::size_t i = 0; i < handles.size(); ++i) {
-    const HandlePtr& handle = handles[i];
-    first.interrupted |= wait_until_done(handle);
-    Status status = handle->status();
-    if (status.is_ok()) status = results[i].check(*handle, true, "call it outside of one");
-    if (handle->unfinished_on() != kCpuDevice && (before == nullptr || !before->ends_with(*handle))) {
-      const Status ordered = handle->order(place.stream);
-      if (status.is_ok()) status = ordered;
-      before = handle.get();
-    }
-    if (first.status.is_ok()) first.status = std::move(status);
-  }
-  return first;
-}
-
 CallFailure run(const XlaCall& call, const Place& place) {
+  const auto kind = read_kind(call);
+  if (!kind.is_ok()) return {kind.status()};
   std::deque<ResultPlace> results;
-  auto operations = read_operations(call, place, results);
+  auto operations = read_operations(call, kind.value(), '\n', place.device, results);
   if (!operations.is_ok()) return {operations.status()};
   const auto groups = read_groups(call, operations.value().size());
   if (!groups.is_ok()) return {groups.status()};
@@ -183,11 +116,16 @@ CallFailure run(const XlaCall& call, const Place& place) {
   if (!session.is_ok()) return {session.status()};
   const auto end_of_use = std::make_shared<Event>();
   auto use = std::make_shared<Use>(end_of_use);
-  for (Operation& operation : operations.value()) operation.keep_alive = use;
+  for (Operation& operation : operations.value()) {
+    operation.stream = place.stream;
+    operation.may_precede_gpu = place.device != kCpuDevice;
+    operation.is_awaited = operations.value().size() == 1;
+    operation.keep_alive = use;
+  }
   use.reset();
   Handles handles;
   Status submitted = submit(*session.value(), std::move(operations).value(), groups.value(), handles);
-  CallFailure result = finish(handles, results, place, std::move(submitted));
+  CallFailure result = finish(handles, results, place, std::move(submitted), true, "call it outside of one");
   if (place.device != kCpuDevice && !result.status.is_ok()) wait_for_end_of_use(*end_of_use);
   return result;
 }

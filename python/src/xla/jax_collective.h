@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "horovod/status.h"
+#include "python/src/xla/collective.h"
 #include "python/src/xla/ffi.h"
 
 namespace hvd::xla {
@@ -14,13 +14,7 @@ namespace hvd::xla {
 ffi::Error* jax_collective_on_cpu(ffi::CallFrame* frame);
 ffi::Error* jax_collective_on_cuda(ffi::CallFrame* frame);
 
-// Why the last of these calls that failed did so, where JAX raises an error of its own.
-struct CallFailure {
-  Status status;
-  bool interrupted = false;  // by Ctrl-C
-};
-
-// Once. Thread-safe.
+// Why the last of these calls that failed did so, where JAX raises an error of its own. Once. Thread-safe.
 std::optional<CallFailure> take_call_failure();
 
 }  // namespace hvd::xla

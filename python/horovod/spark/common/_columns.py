@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 NO_CHANGE = "nochange"
 ARRAY = "array"
@@ -52,6 +53,13 @@ def to_json(columns: Columns, **more: Any) -> str:
 def from_dicts(columns: Mapping[str, Any]) -> Columns:
     """The columns of to_json(), or ones that are columns already."""
     return {name: column if isinstance(column, Column) else Column(**dict(column)) for name, column in columns.items()}
+
+
+def missing_columns(frame: DataFrame, wanted: Sequence[str], what: str) -> None:
+    """ValueError that names columns that `frame` does not have."""
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        raise ValueError(f"{what} {', '.join(missing)}: not in the DataFrame, which has {', '.join(frame.columns)}")
 
 
 def _unpack(rows: np.ndarray, size: int) -> np.ndarray:

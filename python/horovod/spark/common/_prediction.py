@@ -13,8 +13,7 @@ from pyspark.ml.linalg import DenseVector, VectorUDT
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from horovod.spark.common._columns import Column, Columns, stacked
-from horovod.spark.common._preparation import missing_columns
+from horovod.spark.common._columns import Column, Columns, missing_columns, stacked
 
 Predictor = Callable[[list[np.ndarray]], list[np.ndarray]]
 

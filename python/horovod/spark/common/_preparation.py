@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from horovod.spark.common._columns import ARRAY, NO_CHANGE, PACKED, Column, Columns
-from horovod.spark.common._filesystem_store import FilesystemStore
+from horovod.spark.common._columns import ARRAY, NO_CHANGE, PACKED, Column, Columns, missing_columns
+from horovod.spark.common.store import FilesystemStore
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,6 @@ class Prepared:
     columns: Columns
     row_bytes: float
     token: str  # lies beside the data, so that ranks know it from what another process has written there
-
-
-def missing_columns(frame: DataFrame, wanted: Sequence[str], what: str) -> None:
-    """ValueError that names columns that `frame` does not have."""
-    missing = [name for name in wanted if name not in frame.columns]
-    if missing:
-        raise ValueError(f"{what} {', '.join(missing)}: not in the DataFrame, which has {', '.join(frame.columns)}")
 
 
 def check_types(frame: DataFrame, names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from horovod import _env
 from horovod.spark.common._columns import Columns
 from horovod.spark.common._packages import imported
 from horovod.spark.common._preparation import steps_of_epoch
-from horovod.spark.common._store_base import RemoteStore
+from horovod.spark.common._store_paths import RemoteStore
 from horovod.spark.common.datamodule import DataModule, ParquetDataModule, transformation
 from horovod.spark.task import get_available_devices
 

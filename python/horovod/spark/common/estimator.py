@@ -119,6 +119,17 @@ class HorovodEstimator(Estimator, EstimatorParams, Persistent, ABC):  # type: ig
     def _check_columns(self, columns: Columns) -> None:
         """ValueError for columns that do not fit the model."""
 
+    def _of_model(self, training: Training, history: Any, model: Any) -> dict[str, Any]:
+        """The arguments of the trained model that frameworks have in common."""
+        return {
+            "history": history,
+            "model": model,
+            "feature_columns": self.value("feature_cols"),
+            "label_columns": self.value("label_cols"),
+            "run_id": training.run_id,
+            "_metadata": training.columns,
+        }
+
     @abstractmethod
     def _train(self, backend: Backend, data: DataSet) -> Any:
         """Trains on `data`, and returns the model."""

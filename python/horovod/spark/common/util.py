@@ -16,9 +16,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from horovod.spark.common._columns import ARRAY, NO_CHANGE, Column, Columns, from_dicts, is_list, to_json
-from horovod.spark.common._filesystem_store import FilesystemStore
 from horovod.spark.common._preparation import Prepared, Wanted, write
 from horovod.spark.common._reader import open_dataset
+from horovod.spark.common.store import FilesystemStore
 
 __all__ = ["get_dataset_properties", "get_simple_meta_from_parquet", "prepare_data"]
 

@@ -51,6 +51,11 @@ class Parts:
     callbacks: list[Any]
     checkpoint_callback: Any
 
+    def compile(self, model: Any, optimizer: Any) -> None:
+        """Compiles the model with them, and with `optimizer`."""
+        weighted = {"loss_weights": self.loss_weights} if self.loss_weights else {}
+        model.compile(optimizer=optimizer, loss=self.loss, metrics=self.metrics or None, **weighted)
+
 
 def train(told: KerasTraining) -> tuple[dict[str, Any], bytes, float] | None:
     """On each rank of the job. Rank 0 returns the history, the model to keep, and the learning rate of one rank."""
@@ -75,7 +80,7 @@ class _Rank:
 
     def _begun(self, optimizer: Any) -> Any:
         model = model_from_bytes(self.told.content, self.parts.custom_objects, self.told.keras.package)
-        self._compile(model, self.hvd.DistributedOptimizer(optimizer, **self._options()))
+        self.parts.compile(model, self.hvd.DistributedOptimizer(optimizer, **self._options()))
         return model
 
     def _resumed(self) -> Any:
@@ -83,17 +88,12 @@ class _Rank:
         assert self.told.checkpoint is not None
         with as_file(self.told.checkpoint) as path:
             model = self.hvd.load_model(path, custom_objects=self.parts.custom_objects, **self._options())
-        self._compile(model, model.optimizer)
+        self.parts.compile(model, model.optimizer)
         return model
 
     def _options(self) -> dict[str, Any]:
         compression = self.told.training.gradient_compression
         return {} if compression is None else {"compression": compression}
-
-    def _compile(self, model: Any, optimizer: Any) -> None:
-        parts = self.parts
-        weighted = {"loss_weights": parts.loss_weights} if parts.loss_weights else {}
-        model.compile(optimizer=optimizer, loss=parts.loss, metrics=parts.metrics or None, **weighted)
 
     def run(self) -> tuple[dict[str, Any], bytes, float] | None:
         training, first = self.told.training, self.hvd.rank() == 0

@@ -129,16 +129,9 @@ class KerasEstimator(_KeepsKerasModels, HorovodEstimator):
         copied: Parts = cloudpickle.loads(told.parts)
         optimizer = keras.optimizers.deserialize(copied.optimizer, custom_objects=copied.custom_objects)
         optimizer.learning_rate = rate
-        weighted = {"loss_weights": copied.loss_weights} if copied.loss_weights else {}
-        model.compile(optimizer=optimizer, loss=copied.loss, metrics=copied.metrics or None, **weighted)
+        copied.compile(model, optimizer)
         return KerasModel(
-            history=history,
-            model=model,
-            feature_columns=self.value("feature_cols"),
-            label_columns=self.value("label_cols"),
-            custom_objects=self.value("custom_objects"),
-            run_id=training.run_id,
-            _metadata=training.columns,
+            custom_objects=self.value("custom_objects"), **self._of_model(training, history, model)
         )
 
 

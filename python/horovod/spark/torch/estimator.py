@@ -110,18 +110,10 @@ class TorchEstimator(HorovodEstimator):
         optimizer.load_state_dict(state["optimizer"])
         return TorchModel(optimizer=optimizer, **self._of_model(training, history, model))
 
-    def _of_model(self, training: Training, history: Any, model: torch.nn.Module) -> dict[str, Any]:
-        """The arguments of the TorchModel, but for its optimizer."""
+    def _of_model(self, training: Training, history: Any, model: Any) -> dict[str, Any]:
+        """All but the optimizer of a TorchModel."""
         own = ("input_shapes", "loss", "loss_constructors", "categorical_cols")
-        return {
-            **{name: self.value(name) for name in own},
-            "history": history,
-            "model": model,
-            "feature_columns": self.value("feature_cols"),
-            "label_columns": self.value("label_cols"),
-            "run_id": training.run_id,
-            "_metadata": training.columns,
-        }
+        return {**super()._of_model(training, history, model), **{name: self.value(name) for name in own}}
 
 
 def _listed(value: Any) -> list[Any]:

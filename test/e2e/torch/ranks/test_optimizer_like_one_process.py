@@ -114,7 +114,7 @@ def test_sparse_adam_trains_as_in_one_process(as_dense: bool) -> None:
 
 def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all that is submitted from now on, by optimizers that are made from now on."""
-    from horovod.torch import _gradient, _gradients, _presence, _session, _tensors
+    from horovod.torch import _gradients, _presence, _sender, _session, _tensors
 
     names: list[str] = []
 
@@ -136,7 +136,7 @@ def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noting
 
-    for module in (_gradient, _presence):
+    for module in (_sender, _presence):
         monkeypatch.setattr(module, "RepeatedAllreduce", Noted)
     monkeypatch.setattr(core, "enqueue", noted(core.enqueue, lambda arguments: arguments[0][1]))
     monkeypatch.setattr(_gradients, "start_tensor", _tensors._start_tensor)  # in Python, which calls start()

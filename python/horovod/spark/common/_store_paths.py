@@ -1,4 +1,4 @@
-"""What every store of horovod.spark.common.store has: where things lie under its prefix."""
+"""Where things lie in a store: the names below its prefix, and what a rank is told of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from horovod import _env
-
-if TYPE_CHECKING:
-    from horovod.spark.common._filesystem_store import FilesystemStore
+from typing import Any
 
 _DATA = {"train": "intermediate_train_data", "val": "intermediate_val_data", "test": "intermediate_test_data"}
 _RUNS = "runs"
@@ -45,16 +40,8 @@ class RemoteStore:
     sync: Callable[[str], None]
 
 
-class Store(ABC):
-    """Paths of data sets, runs, checkpoints and logs. They are full paths, with the scheme of the store.
-
-    Args:
-        prefix_path: Where all lies that no other argument names.
-        train_path: Of the training data; `val_path` and `test_path` are those of the other data, `runs_path` that of
-            the folder with one folder for each run.
-        save_runs: Whether checkpoints and logs of runs are kept.
-        checkpoint_filename: In a run's folder; default: "checkpoint".
-    """
+class StorePaths(ABC):
+    """The part of Store that only names paths. Arguments are those of Store."""
 
     _CHECKPOINT = "checkpoint"
 
@@ -74,20 +61,6 @@ class Store(ABC):
         self._runs = self._full(runs_path, _RUNS)
         self._save_runs = save_runs
         self._checkpoint_filename = checkpoint_filename or self._CHECKPOINT
-
-    @staticmethod
-    def create(prefix_path: str, *args: Any, **kwargs: Any) -> FilesystemStore:
-        """The store for `prefix_path`: with hdfs:// a HDFSStore, on Databricks for DBFS a DBFSLocalStore, all else a
-        FilesystemStore; `args` and `kwargs` are for it. ValueError: no path, or one that the store cannot have."""
-        from horovod.spark.common import store
-
-        if not prefix_path:
-            raise ValueError(f"Store.create: prefix_path={prefix_path!r}, expected a path")
-        if store.HDFSStore.matches(prefix_path):
-            return store.HDFSStore(prefix_path, *args, **kwargs)
-        if _env.get("DATABRICKS_RUNTIME_VERSION") and store.DBFSLocalStore.matches(prefix_path):
-            return store.DBFSLocalStore(prefix_path, *args, **kwargs)
-        return store.FilesystemStore(prefix_path, *args, **kwargs)
 
     def _full(self, given: str | None, default: str) -> str:
         return self.get_full_path(given) if given else posixpath.join(self.prefix_path, default)
