@@ -1,4 +1,5 @@
-// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--netns PID,...] [--meet FILE]
+// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--netns PID,...]
+//                 [--meet FILE]
 // Times float32 sum allreduces of several contenders, interleaved call by call in the same processes, so that whatever
 // disturbs the machine disturbs all of them. Prints one JSON object a line:
 // {"size":..,"arm":..,"p50_us":..,"min_us":..,"whole_us":..}. A sample is the slowest rank's time from a common barrier
@@ -28,8 +29,8 @@ struct Options {
   int np = 2;
   std::vector<std::int64_t> sizes = {4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20};
   std::vector<std::string> arms = {"ours", "stock", "bound"};
-  double seconds = 2;  // per size, all arms together
-  int samples = 30;    // at least, whatever it takes
+  double seconds = 2;              // per size, all arms together
+  int samples = 30;                // at least, whatever it takes
   std::vector<std::string> netns;  // by rank; empty: all are here
   std::string meet;                // empty: ranks are forked
 };
