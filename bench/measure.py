@@ -75,6 +75,10 @@ def real_time() -> list[str]:
     return command
 
 
+def _text(sizes: list[int]) -> str:
+    return ",".join(map(str, sizes))
+
+
 def _by_size(output: str) -> list[dict[str, Any]]:
     """What allreduce_bench printed, one entry a size: us by arm."""
     found: dict[int, dict[str, Any]] = {}
@@ -89,7 +93,7 @@ def _by_size(output: str) -> list[dict[str, Any]]:
 def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
     """Ours, also with TLS, stock Gloo and the bound, in turns in the same processes. One entry a size: us by arm."""
     command = [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,ours_tls,stock,bound"]
-    command += ["--seconds", str(seconds), "--sizes", ",".join(str(s) for s in sizes)]
+    command += ["--seconds", str(seconds), "--sizes", _text(sizes)]
     out, _ = run(command)
     return _by_size(out)
 
@@ -108,9 +112,8 @@ def shared_memory(programs: Programs, np: int, sizes: list[int], seconds: float,
     """Allreduces in shared memory beside what they take at best, and beside one MPI, in turns in the same processes."""
     bind = {"open_mpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
     arms = [*SHARED_ARMS, *([mpi] if mpi else [])]
-    sizes_text = ",".join(str(s) for s in sizes)
     bench = [*real_time(), str(programs.allreduce_bench), "--np", str(np), "--arms", ",".join(arms)]
-    bench += ["--seconds", str(seconds), "--sizes", sizes_text]
+    bench += ["--seconds", str(seconds), "--sizes", _text(sizes)]
     if not mpi:
         return _by_size(run(bench)[0])
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
@@ -140,9 +143,9 @@ def _job(
         return dict(json.loads(Path(directory, "result.json").read_text()))
 
 
-def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int] | None) -> dict[str, Any]:
+def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int]) -> dict[str, Any]:
     """Ours and torch.distributed's gloo through Python, in turns in the same processes."""
-    return _job(programs, np, "allreduce.py", str(seconds), *([",".join(str(s) for s in sizes)] if sizes else []))
+    return _job(programs, np, "allreduce.py", str(seconds), _text(sizes))
 
 
 def small_calls(programs: Programs, np: int) -> dict[str, Any]:
@@ -175,14 +178,12 @@ def open_mpi_allreduce(programs: Programs, np: int, seconds: float, sizes: list[
     """Ours, torch's gloo and Open MPI through Python, in turns in the same processes, which mpirun starts."""
     # mpirun refuses to run as root, as in containers, and to start more ranks than cores, unless it is told.
     starter = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    sizes_text = ",".join(str(s) for s in sizes)
-    return _job(programs, np, "allreduce.py", str(seconds), sizes_text, starter=starter)
+    return _job(programs, np, "allreduce.py", str(seconds), _text(sizes), starter=starter)
 
 
 def default_call(programs: Programs, np: int, seconds: float, sizes: list[int]) -> dict[str, Any]:
     """hvd.allreduce(x) and its kin beside the sum in place: wall and processor time, and page faults."""
-    arguments = (str(seconds), ",".join(str(s) for s in sizes), "tensorflow")
-    return _job(programs, np, "default_call.py", *arguments)
+    return _job(programs, np, "default_call.py", str(seconds), _text(sizes))
 
 
 def training_steps(programs: Programs, np: int, seconds: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import os
 import platform
 import statistics
 import sys
+from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -25,22 +26,6 @@ import host_report
 import measure
 import report
 
-PARTS = [
-    "calibration",
-    "cpp",
-    "shared-memory",
-    "small-calls",
-    "negotiation",
-    "memory",
-    "python",
-    "open-mpi",
-    "default-call",
-    "torch-ddp",
-    "tensorflow",
-    "init",
-    "launch",
-    "version",
-]
 CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,6 +41,10 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def fitting(options: argparse.Namespace, *sizes: int) -> list[int]:
+    return [size for size in sizes if size <= options.max_size]
+
+
 def machine() -> dict[str, Any]:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = [line.split(":")[1].strip() for line in lines if "model name" in line]
@@ -69,56 +58,83 @@ def machine() -> dict[str, Any]:
     }
 
 
-def one_round(programs: measure.Programs, parts: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    sizes = [s for s in CPP_SIZES if s <= options.max_size]
-    if "calibration" in parts:
-        result["calibration"] = measure.calibration(programs)
-    if "cpp" in parts:
-        result["cpp"] = measure.cpp_allreduce(programs, 2, sizes, options.seconds)
-        result["cpp"] += measure.cpp_allreduce(programs, 4, [s for s in sizes if s <= 16 << 20], options.seconds)
-    result |= host_parts(programs, parts, options)
-    if "python" in parts:
-        python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
-        result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
-    if "open-mpi" in parts and (why := measure.open_mpi_missing()):
+def cpp(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    sizes = fitting(options, *CPP_SIZES)
+    entries = measure.cpp_allreduce(programs, 2, sizes, options.seconds)
+    return {"cpp": entries + measure.cpp_allreduce(programs, 4, [s for s in sizes if s <= 16 << 20], options.seconds)}
+
+
+def shared_memory(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    by_mpi: dict[str, list[Any]] = {}
+    sizes = fitting(options, 1 << 20, 16 << 20, 256 << 20)
+    for np, mpi in [(n, name) for n in (2, 4) for name in measure.mpis(n)]:
+        by_mpi.setdefault(mpi, []).extend(measure.shared_memory(programs, np, sizes, options.seconds, mpi))
+    return {"exchanged_us": measure.exchanged_us(programs, 2, options.seconds), "shared_memory": by_mpi}
+
+
+def negotiation(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    job = partial(measure.negotiation, programs, 2, options.seconds, 4000)
+    return {"negotiation": {str(capacity): job(capacity) for capacity in (8192, 1024)}}
+
+
+def python(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    sizes = fitting(options, 4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20)
+    return {"python": measure.python_allreduce(programs, 2, options.seconds, sizes)}
+
+
+def open_mpi(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    if why := measure.open_mpi_missing():
         print(f"open-mpi: left out, {why}", file=sys.stderr)
-    elif "open-mpi" in parts:
-        mpi_sizes = [s for s in (4, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
-        jobs = [measure.open_mpi_allreduce(programs, np, options.seconds, mpi_sizes) for np in (2, 4)]
-        result["open_mpi"] = {"blocking": [entry for job in jobs for entry in job["blocking"]]}
-    if "default-call" in parts:
-        large = [s for s in (16 << 20, 256 << 20) if s <= options.max_size]
-        result["default_call"] = measure.default_call(programs, 2, 5 * options.seconds, large)
-    if "torch-ddp" in parts:
-        result["torch_ddp"] = measure.training_steps(programs, 2, 5 * options.seconds)
-    if "tensorflow" in parts:
-        result["tensorflow"] = measure.tensorflow_steps(programs, 2, 5 * options.seconds)
-    if "init" in parts:
-        result["init_ms"] = {str(np): measure.init_ms(programs, np) for np in (2, 4, 8)}
-    if "launch" in parts:
-        result["launch"] = {"bare_s": measure.bare_imports_s(programs, 8), "job_s": measure.launch_s(programs, 8)}
-    if "version" in parts:
-        result["version_s"] = measure.version_s(programs)
-    return result
+        return {}
+    sizes = fitting(options, 4, 1 << 20, 16 << 20, 256 << 20)
+    jobs = [measure.open_mpi_allreduce(programs, np, options.seconds, sizes) for np in (2, 4)]
+    return {"open_mpi": {"blocking": [entry for job in jobs for entry in job["blocking"]]}}
 
 
-def host_parts(programs: measure.Programs, parts: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    """What happens inside one host."""
+def default_call(programs: measure.Programs, options: argparse.Namespace) -> dict[str, Any]:
+    sizes = fitting(options, 16 << 20, 256 << 20)
+    return {"default_call": measure.default_call(programs, 2, 5 * options.seconds, sizes)}
+
+
+# In the order in which a round has them. Each yields what it adds to the round's results.
+PARTS: dict[str, Callable[[measure.Programs, argparse.Namespace], dict[str, Any]]] = {
+    "calibration": lambda programs, _: {"calibration": measure.calibration(programs)},
+    "cpp": cpp,
+    "shared-memory": shared_memory,
+    "small-calls": lambda programs, _: {"small_calls": measure.small_calls(programs, 2)},
+    "negotiation": negotiation,
+    "memory": lambda programs, _: {"memory_mb": measure.memory_mb(programs, 2)},
+    "python": python,
+    "open-mpi": open_mpi,
+    "default-call": default_call,
+    "torch-ddp": lambda programs, o: {"torch_ddp": measure.training_steps(programs, 2, 5 * o.seconds)},
+    "tensorflow": lambda programs, o: {"tensorflow": measure.tensorflow_steps(programs, 2, 5 * o.seconds)},
+    "init": lambda programs, _: {"init_ms": {str(np): measure.init_ms(programs, np) for np in (2, 4, 8)}},
+    "launch": lambda programs, _: {
+        "launch": {"bare_s": measure.bare_imports_s(programs, 8), "job_s": measure.launch_s(programs, 8)}
+    },
+    "version": lambda programs, _: {"version_s": measure.version_s(programs)},
+}
+TABLES: dict[str, Callable[[Any], str]] = {
+    "calibration": lambda result: "calibration: " + json.dumps(result),
+    "cpp": report.cpp_table,
+    "shared_memory": lambda by_mpi: "\n\n".join(host_report.shared_memory_table(*one) for one in by_mpi.items()),
+    "small_calls": host_report.small_calls_table,
+    "negotiation": host_report.negotiation_table,
+    "memory_mb": host_report.memory_table,
+    "python": report.python_table,
+    "open_mpi": report.open_mpi_table,
+    "default_call": report.default_call_table,
+    "torch_ddp": report.training_table,
+    "tensorflow": report.tensorflow_table,
+}
+
+
+def one_round(programs: measure.Programs, parts: Collection[str], options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    if "shared-memory" in parts:
-        sizes = [s for s in (1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
-        result["exchanged_us"] = measure.exchanged_us(programs, 2, options.seconds)
-        for np, mpi in [(n, name) for n in (2, 4) for name in measure.mpis(n)]:
-            entries = measure.shared_memory(programs, np, sizes, options.seconds, mpi)
-            result.setdefault("shared_memory", {}).setdefault(mpi, []).extend(entries)
-    if "small-calls" in parts:
-        result["small_calls"] = measure.small_calls(programs, 2)
-    if "negotiation" in parts:
-        job = partial(measure.negotiation, programs, 2, options.seconds, 4000)
-        result["negotiation"] = {str(capacity): job(capacity) for capacity in (8192, 1024)}
-    if "memory" in parts:
-        result["memory_mb"] = measure.memory_mb(programs, 2)
+    for name, part in PARTS.items():
+        if name in parts:
+            result |= part(programs, options)
     return result
 
 
@@ -135,28 +151,9 @@ def median_of(values: list[Any]) -> Any:
 
 
 def print_tables(results: dict[str, Any]) -> None:
-    if "calibration" in results:
-        print("calibration: " + json.dumps(results["calibration"]), end="\n\n")
-    if "cpp" in results:
-        print(report.cpp_table(results["cpp"]), end="\n\n")
-    for mpi, entries in results.get("shared_memory", {}).items():
-        print(host_report.shared_memory_table(mpi, entries), end="\n\n")
-    if "small_calls" in results:
-        print(host_report.small_calls_table(results["small_calls"]), end="\n\n")
-    if "negotiation" in results:
-        print(host_report.negotiation_table(results["negotiation"]), end="\n\n")
-    if "memory_mb" in results:
-        print(host_report.memory_table(results["memory_mb"]), end="\n\n")
-    if "python" in results:
-        print(report.python_table(results["python"]), end="\n\n")
-    if "open_mpi" in results:
-        print(report.open_mpi_table(results["open_mpi"]), end="\n\n")
-    if "default_call" in results:
-        print(report.default_call_table(results["default_call"]), end="\n\n")
-    if "torch_ddp" in results:
-        print(report.training_table(results["torch_ddp"]), end="\n\n")
-    if "tensorflow" in results:
-        print(report.tensorflow_table(results["tensorflow"]), end="\n\n")
+    for name, table in TABLES.items():
+        if name in results:
+            print(table(results[name]), end="\n\n")
     print(report.goal_table(report.goals(results) + host_report.goals(results)))
 
 

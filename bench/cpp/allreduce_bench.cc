@@ -1,4 +1,4 @@
-// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--pin] [--netns PID,...]
+// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--netns PID,...]
 //                 [--meet FILE]
 // Times float32 sum allreduces of several contenders, interleaved call by call in the same processes, so that whatever
 // disturbs the machine disturbs all of them. Prints one JSON object a line:
@@ -18,7 +18,6 @@
 #include <span>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/cpp/arms.h"
@@ -30,9 +29,8 @@ struct Options {
   int np = 2;
   std::vector<std::int64_t> sizes = {4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20};
   std::vector<std::string> arms = {"ours", "stock", "bound"};
-  double seconds = 2;  // per size, all arms together
-  int samples = 30;    // at least, whatever it takes
-  bool pin = false;
+  double seconds = 2;              // per size, all arms together
+  int samples = 30;                // at least, whatever it takes
   std::vector<std::string> netns;  // by rank; empty: all are here
   std::string meet;                // empty: ranks are forked
 };
@@ -48,10 +46,6 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    if (flag == "--pin") {
-      options.pin = true;
-      continue;
-    }
     if (i + 1 >= argc) {
       std::fprintf(stderr, "allreduce_bench: %s needs a value or is unknown\n", flag.c_str());
       std::exit(2);
@@ -75,7 +69,6 @@ Options parse(int argc, char** argv) {
 class Runner {
  public:
   Runner(const Options& options, int rank, Shared& shared) : options_(options), rank_(rank), shared_(shared) {
-    if (options.pin) pin();
     if (!options.netns.empty()) enter(options.netns.at(static_cast<std::size_t>(rank)));
     for (const std::string& name : options.arms) arms_.push_back(make_arm(name, rank, options.np, shared));
   }
@@ -86,13 +79,6 @@ class Runner {
   }
 
  private:
-  void pin() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(rank_) % std::thread::hardware_concurrency(), &set);
-    sched_setaffinity(0, sizeof(set), &set);
-  }
-
   static void enter(const std::string& pid) {
     const std::string path = "/proc/" + pid + "/ns/net";
     const int network = open(path.c_str(), O_RDONLY | O_CLOEXEC);  // for as long as this process

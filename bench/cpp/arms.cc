@@ -22,26 +22,10 @@
 namespace hvd::bench {
 namespace {
 
-std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank, int size, Shared& shared) {
-  return require(make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store()));
-}
-
-class BackendArm : public Arm {
- public:
-  using MakeContext = std::function<hvd::Result<std::shared_ptr<gloo::Context>>()>;
-  explicit BackendArm(MakeContext make, collectives::GlooBackendOptions options = {})
-      : backend_({std::move(make)}, options) {}
-  void run(float* data, std::int64_t count) override {
-    backend_.start({.output = data, .count = count}, [](const Status& status) { require(status); });
-  }
-
- private:
-  collectives::GlooBackend backend_;
-};
-
 class StockArm final : public Arm {
  public:
-  explicit StockArm(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  StockArm(int rank, int size, Shared& shared)
+      : context_(require(make_stock_tcp_context({rank, size, "127.0.0.1", "stock", Millis(60000)}, shared.store()))) {}
   void run(float* data, std::int64_t count) override {
     gloo::AllreduceOptions options(context_);
     options.setOutput(data, static_cast<std::size_t>(count));
@@ -114,12 +98,14 @@ class OwnFabric {
 class FabricArm final : public Arm {
  public:
   FabricArm(const std::string& name, int rank, int size, Shared& shared)
-      : fabric_(name, rank, size, name == "ours_tls", shared), backend_([this] { return fabric_.make_context(); }) {}
-  void run(float* data, std::int64_t count) override { backend_.run(data, count); }
+      : fabric_(name, rank, size, name == "ours_tls", shared), backend_({[this] { return fabric_.make_context(); }}) {}
+  void run(float* data, std::int64_t count) override {
+    backend_.start({.output = data, .count = count}, [](const Status& status) { require(status); });
+  }
 
  private:
   OwnFabric fabric_;
-  BackendArm backend_;
+  collectives::GlooBackend backend_;
 };
 
 // One algorithm, where the backend would choose it and where it would not.
@@ -171,21 +157,15 @@ void die(const std::string& what) {
 }
 
 std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared) {
-  if (name == "stock") return std::make_unique<StockArm>(stock_context("stock", rank, size, shared));
+  if (name == "stock") return std::make_unique<StockArm>(rank, size, shared);
   if (name == "bound") return std::make_unique<BoundArm>(rank, size, shared);
-  if (name == "ours_tcp") {
-    const auto factory = [=, &shared] {
-      return Result<std::shared_ptr<gloo::Context>>(stock_context(name, rank, size, shared));
-    };
-    return std::make_unique<BackendArm>(factory, collectives::GlooBackendOptions{Millis(60000)});
-  }
   if (name == "ours" || name == "ours_tls") return std::make_unique<FabricArm>(name, rank, size, shared);
   for (const char* algorithm : {"exchange", "halving", "ring", "chain", "tree"}) {
     if (name == algorithm) return std::make_unique<AlgorithmArm>(name, rank, size, shared);
   }
   if (auto arm = make_shared_arm(name, rank, size, shared)) return arm;
   if (auto arm = make_mpi_arm(name)) return arm;
-  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, stock, bound, exchange, halving, ring, " +
+  die("no arm '" + name + "'; there are ours, ours_tls, stock, bound, exchange, halving, ring, " +
       "chain, tree, ours_shared, ours_staged, ours_exchanged, in_place, parts, open_mpi, mpich and nothing");
 }
 

@@ -32,7 +32,6 @@ Value require(Result<Value> made) {
 }
 
 // "ours":      GlooBackend over our own transport, what the product runs
-// "ours_tcp":  GlooBackend over Gloo's stock TCP transport: our algorithms alone
 // "stock":     gloo::allreduce over Gloo's stock TCP transport
 // "bound":     the same number of bytes through plain TCP sockets in a ring, one thread a rank, nothing added
 // "exchange", "halving", "ring": one algorithm of ours over our own transport, whatever the size

@@ -21,7 +21,6 @@ import torch.distributed as dist
 
 import horovod.torch as hvd
 
-BLOCKING_SIZES = [4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20]
 BURST = 1000
 Reduce = Callable[[torch.Tensor], object]  # sums a tensor in place over the ranks
 
@@ -120,7 +119,7 @@ def burst(seconds: float) -> dict[str, object]:
 
 def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    sizes = [int(s) for s in sys.argv[3].split(",")] if len(sys.argv) > 3 else BLOCKING_SIZES
+    sizes = [int(s) for s in sys.argv[3].split(",")]
     torch.set_num_threads(1)
     hvd.init()
     dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())

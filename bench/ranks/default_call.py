@@ -3,8 +3,7 @@
 The reference is the sum in place. Beside it in turns: the average in place, a prescaled sum, the average in new memory
 that is dropped at once or kept until the next call, an allgather of as many bytes of output, and TensorFlow's allreduce
 and allgather in eager mode. A sample has wall time, the process's processor time, and its page faults. Started by
-bench/run.py through horovodrun. Arguments: a directory for the results of rank 0, the seconds per size, the sizes, and
-"tensorflow" to have those rows.
+bench/run.py through horovodrun. Arguments: a directory for the results of rank 0, the seconds per size, and the sizes.
 """
 
 from __future__ import annotations
@@ -109,14 +108,12 @@ def tensorflow_arms(tensor: torch.Tensor) -> Arms:
     }
 
 
-def measure(size: int, seconds: float, with_tensorflow: bool) -> dict[str, Any]:
+def measure(size: int, seconds: float) -> dict[str, Any]:
     tensor = torch.full((size // 4,), float(hvd.rank() + 1))
     average = hvd.allreduce(tensor)
     if not bool((average == (hvd.size() + 1) / 2).all()):
         raise SystemExit(f"wrong average of {size} bytes")
-    arms = torch_arms(tensor)
-    if with_tensorflow:
-        arms.update(tensorflow_arms(tensor))
+    arms = torch_arms(tensor) | tensorflow_arms(tensor)
     return {"size": size, "np": hvd.size(), "arms": in_turns(arms, seconds)}
 
 
@@ -125,7 +122,7 @@ def main() -> None:
     sizes = [int(s) for s in sys.argv[3].split(",")]
     torch.set_num_threads(1)
     hvd.init()
-    results = {"sizes": [measure(size, seconds, "tensorflow" in sys.argv[4:]) for size in sizes]}
+    results = {"sizes": [measure(size, seconds) for size in sizes]}
     if hvd.rank() == 0:
         (directory / "result.json").write_text(json.dumps(results))
     hvd.shutdown()

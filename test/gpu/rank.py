@@ -180,7 +180,7 @@ def figures(device: torch.device) -> dict[str, float]:
 
 
 def ratios(device: torch.device) -> dict[str, float]:
-    """Ours beside what it is measured by, in the same run; goals in docs/testing.md."""
+    """Ours beside what it is measured by, in the same run; goals in docs/testing-gpu.md."""
     return peers.ratios(device, timed)
 
 

@@ -233,7 +233,7 @@ def main() -> int:
     if CARRIED.is_dir():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CARRIED), os.environ.get("PYTHONPATH")]))
     if why_not := why_no_package():
-        print(f"gpu: {sys.executable} has not torch and Horovod ({why_not}); see docs/testing.md")
+        print(f"gpu: {sys.executable} has not torch and Horovod ({why_not}); see docs/testing-gpu.md")
         return 1
     gpus = gpu_count()
     if arguments.device == "cuda" and gpus == 0:

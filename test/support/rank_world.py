@@ -21,6 +21,12 @@ from horovod import _core
 
 SIZE = int(os.environ.get("HOROVOD_SIZE", "1"))
 EVERY_SIZE = os.environ.get("HVD_EVERY_SIZE") == "1"
+REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "Sum": sum,
+    "Min": lambda arrays: np.min(arrays, axis=0),
+    "Max": lambda arrays: np.max(arrays, axis=0),
+    "Product": lambda arrays: np.prod(arrays, axis=0),
+}
 LEFT_OUT = [] if os.environ.get("HVD_RANK_TESTS") == "1" else ["*"]  # for collect_ignore_glob
 
 

@@ -8,6 +8,7 @@ test_jax_ranks.py starts them; collected without HVD_RANK_TESTS they are left ou
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,14 @@ def session() -> Iterator[None]:
     hvd.init()
     yield
     check_nothing_is_left()
+
+
+@pytest.fixture(params=["at once", "compiled"])
+def way(request: pytest.FixtureRequest) -> Any:
+    """How a test makes its call."""
+    from jax_world import WAYS
+
+    return WAYS[request.param]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

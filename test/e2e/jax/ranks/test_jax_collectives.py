@@ -9,26 +9,15 @@ import numpy as np
 import pytest
 
 import horovod.jax as hvd
-from jax_world import TYPES, WAYS, array_of, assert_is, everybodys, mine
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> Any:
-    return WAYS[request.param]
-
-
-REDUCTIONS = {
-    hvd.Sum: sum,
-    hvd.Min: lambda arrays: np.min(arrays, axis=0),
-    hvd.Max: lambda arrays: np.max(arrays, axis=0),
-    hvd.Product: lambda arrays: np.prod(arrays, axis=0),
-}
+from jax_world import TYPES, array_of, assert_is, everybodys, mine
+from rank_world import REDUCTIONS
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_allreduce_of_every_type(way: Any, dtype: str) -> None:
-    for op, expected in REDUCTIONS.items():
-        if op == hvd.Product and dtype in ("int8", "uint8"):
+    for name, expected in REDUCTIONS.items():
+        op = getattr(hvd, name)
+        if name == "Product" and dtype in ("int8", "uint8"):
             continue  # three ranks' products do not fit
         made = way(lambda x, op=op: hvd.allreduce(x, op=op, name=f"reduced.{op}"))(mine(dtype, (2, 2)))
         assert_is(made, expected(everybodys(dtype, (2, 2))), dtype)

@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 
 import horovod.jax as hvd
-from jax_world import WAYS, array_of, assert_is, assert_usable
+from jax_world import array_of, assert_is, assert_usable
 from numpy_collectives import LINEAR, call_of, gradient_of, result_of
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> Any:
-    return WAYS[request.param]
 
 
 def rows(factor: int = 1) -> list[Any]:

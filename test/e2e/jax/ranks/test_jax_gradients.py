@@ -10,12 +10,7 @@ import optax
 import pytest
 
 import horovod.jax as hvd
-from jax_world import WAYS, array_of, assert_is, everybodys, mine
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> Any:
-    return WAYS[request.param]
+from jax_world import array_of, assert_is, everybodys, mine
 
 
 def weights(rank: int, shape: Any) -> Any:

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 import horovod.jax as hvd
-from jax_world import TYPES, WAYS, array_of, assert_is, assert_usable, everybodys, mine
+from jax_world import TYPES, array_of, assert_is, assert_usable, everybodys, mine
 from numpy_collectives import gradient_of, result_of
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> Any:
-    return WAYS[request.param]
 
 
 def shapes() -> list[tuple[int, ...]]:

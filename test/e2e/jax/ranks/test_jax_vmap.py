@@ -10,13 +10,8 @@ import optax
 import pytest
 
 import horovod.jax as hvd
-from jax_world import WAYS, array_of, assert_is, assert_usable, mine
+from jax_world import array_of, assert_is, assert_usable, mine
 from numpy_collectives import KINDS, LINEAR, call_of, gradient_of, of_examples, result_of
-
-
-@pytest.fixture(params=list(WAYS))
-def way(request: pytest.FixtureRequest) -> Any:
-    return WAYS[request.param]
 
 
 def batches(shape: tuple[int, ...]) -> list[Any]:

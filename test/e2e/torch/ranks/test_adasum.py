@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from world import FAILURES, FLOATS, INTEGERS, assert_same, assert_usable, of_all, of_rank
+from world import FLOATS, INTEGERS, assert_same, assert_usable, of_all, of_rank
 
 # What is left after a rounding per level of the tree, of values below 128.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-4, torch.float16: 0.25, torch.bfloat16: 2.0}
@@ -124,20 +124,6 @@ def test_only_the_global_process_set_has_it() -> None:
         hvd.allreduce(torch.ones(3), op=hvd.Adasum, process_set=part)
     with pytest.raises(NotImplementedError, match="global process set"):
         hvd.grouped_allreduce([torch.ones(3)], op=hvd.Adasum, process_set=part)
-    assert_usable()
-
-
-@pytest.mark.usefixtures("several_ranks")
-@pytest.mark.parametrize("case", ["shape", "dtype", "operation", "factor"])
-def test_ranks_that_disagree_all_get_the_same_error(case: str) -> None:
-    odd = hvd.rank() % 2
-    tensor = torch.ones(
-        4 + odd if case == "shape" else 4, dtype=torch.float64 if odd and case == "dtype" else torch.float32
-    )
-    op = hvd.Sum if odd and case == "operation" else hvd.Adasum
-    with pytest.raises(FAILURES, match=f"allreduce.{case}") as caught:
-        hvd.allreduce(tensor, name=case, op=op, prescale_factor=1.0 + odd if case == "factor" else 1.0)
-    assert len(set(hvd.allgather_object(str(caught.value)))) == 1
     assert_usable()
 
 

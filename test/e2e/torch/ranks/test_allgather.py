@@ -61,33 +61,6 @@ def test_a_scalar_cannot_be_gathered() -> None:
     assert_usable()
 
 
-@pytest.mark.usefixtures("several_ranks")
-@pytest.mark.parametrize("case", ["other dim", "dims", "dtype"])
-def test_ranks_that_disagree_all_get_an_error(case: str) -> None:
-    odd = hvd.rank() % 2
-    tensor = {
-        "other dim": torch.ones(3, 4 + odd),
-        "dims": torch.ones((12,) if odd else (3, 4)),
-        "dtype": torch.ones(3, dtype=torch.int32 if odd else torch.float32),
-    }[case]
-    with pytest.raises(FAILURES, match=f"gather {case}"):
-        hvd.allgather(tensor, name=f"gather {case}")
-    assert_usable()
-
-
-@pytest.mark.usefixtures("several_ranks")
-def test_a_name_that_is_pending_is_refused_at_once() -> None:
-    if hvd.rank() == 0:
-        first = hvd.allgather_async(torch.ones(2), name="twice")
-        with pytest.raises(ValueError, match="twice"):
-            hvd.allgather_async(torch.ones(2), name="twice")
-        hvd.barrier()
-    else:
-        hvd.barrier()
-        first = hvd.allgather_async(torch.ones(2), name="twice")
-    assert_same(hvd.synchronize(first), torch.ones(2 * hvd.size()))
-
-
 def test_groups_gather_each_member() -> None:
     own = [of_rank(hvd.rank(), (ROWS[hvd.rank()], 2), torch.float32, "g0"), of_rank(hvd.rank(), (3,), torch.int8, "g1")]
     expected = [

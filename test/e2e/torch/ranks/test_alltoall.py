@@ -171,24 +171,6 @@ def test_a_scalar_has_no_rows() -> None:
     assert_usable()
 
 
-# Disagreements: the same words for every rank
-
-
-@pytest.mark.usefixtures("several_ranks")
-@pytest.mark.parametrize("case", ["other dim", "dims", "dtype"])
-def test_ranks_that_disagree_all_get_the_same_error(case: str) -> None:
-    odd = hvd.rank() % 2
-    tensor = {
-        "other dim": torch.ones(n(), 4 + odd),
-        "dims": torch.ones((n(),) if odd else (n(), 4)),
-        "dtype": torch.ones(n(), dtype=torch.int32 if odd else torch.float32),
-    }[case]
-    with pytest.raises(FAILURES, match=f"alltoall.{case}") as caught:
-        hvd.alltoall(tensor, name=case)
-    assert len(set(hvd.allgather_object(str(caught.value)))) == 1
-    assert_usable()
-
-
 # Gradients
 
 
