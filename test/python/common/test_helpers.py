@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -63,6 +64,10 @@ def test_exceptions_have_their_bases_and_attributes() -> None:
     assert isinstance(error, ImportError)
     assert (error.name, error.version, error.installed_version) == ("torch", "1", "2")
     assert get_version_mismatch_message("torch", "1", "2") in str(error)
+    for one in (error, HostsUpdatedInterrupt(skip_sync=True), HorovodInternalError("rank 1 is lost")):
+        sent = pickle.loads(pickle.dumps(one))  # as to the process that asked for it
+        assert (type(sent), str(sent), vars(sent)) == (type(one), str(one), vars(one))
+    assert pickle.loads(pickle.dumps(error)).installed_version == "2"
 
 
 def test_doctests_of_the_package() -> None:
