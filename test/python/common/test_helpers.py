@@ -108,6 +108,7 @@ def test_cache_remembers_per_arguments() -> None:
 def test_versions_are_compared_by_number() -> None:
     assert util.is_version_greater_equal_than("1.10.0", "1.9.1")
     assert not util.is_version_greater_equal_than("1.9.0", "1.9.1")
+    assert util.is_version_greater_equal_than("1.9", "1.9.0")
     for bad in ("1.2", "x"):
         with pytest.raises(ValueError, match=r"x\.y\.z"):
             util.is_version_greater_equal_than("1.2.3", bad)
