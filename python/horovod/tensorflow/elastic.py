@@ -126,7 +126,8 @@ class TensorFlowKerasState(ModelState):
     """A tf.keras model, its optimizer, and any other objects as attributes.
 
     `optimizer`: the model's own where none is given. `backend`: the Keras backend module whose session runs the graphs
-    of TF1-style training; without one it is the default session, or Keras 2's. ValueError for a model that is not built: it has no variables yet.
+    of TF1-style training; without one it is the default session, or Keras 2's. ValueError for a model that is not
+    built: it has no variables yet.
     """
 
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:

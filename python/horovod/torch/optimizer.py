@@ -71,9 +71,9 @@ def DistributedOptimizer(
             them. zero_grad(set_to_none=True), the default, costs a copy into the bucket. Gradients that can't be in a
             bucket go as always.
 
-    TypeError: `optimizer` is none, or `op` no number. ValueError: arguments that are wrong or exclude each other, an optimizer that is
-    wrapped already, or Horovod is not initialised. NotImplementedError: parameters on another device, or Adasum on
-    another set than the global one.
+    TypeError: `optimizer` is none, or `op` no number. ValueError: arguments that are wrong or exclude each other, an
+    optimizer that is wrapped already, or Horovod is not initialised. NotImplementedError: parameters on another
+    device, or Adasum on another set than the global one.
     step() and synchronize() raise HorovodInternalError if ranks disagree or one is lost.
     """
     check_is_optimizer(optimizer)

@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import warnings
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,11 @@ def test_installed_version_is_compared_with_the_recorded_one(tmp_path: Any, monk
         util.check_installed_version("pytorch", "2.1")
     with pytest.raises(HorovodVersionMismatchError):
         util.check_installed_version("pytorch", "2.1", ImportError("symbol"))
+
+
+def test_the_package_has_horovods_extras() -> None:
+    names = "all-frameworks keras mxnet pytorch pytorch-spark ray spark tensorflow tensorflow-cpu tensorflow-gpu"
+    assert set(names.split()) <= set(metadata.metadata("horovod-gloo").get_all("Provides-Extra") or ())
 
 
 def test_the_package_is_built_against_no_framework() -> None:
