@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, or functions with horovod.run()"
@@ -46,16 +47,23 @@ class MissingModules(MetaPathFinder):
 def getattr_for(module: str, names: str) -> Callable[[str], Any]:
     """The `__getattr__` of a `module` that lacks these `names` of Horovod's, separated by spaces.
 
-    For them it raises ImportError, since `from module import name` would drop the words of an AttributeError.
+    `from module import name` would drop the words of an AttributeError, so it gets an ImportError; hasattr() would pass
+    that on, so whatever else asks gets an AttributeError.
     """
     absent = names.split()
 
     def explain(name: str) -> Any:
-        if name in absent:
-            raise ImportError(f"{module}.{name}: {_reason_for(module)}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if name not in absent:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        error = ImportError if _imports_now(sys._getframe(1)) else AttributeError
+        raise error(f"{module}.{name}: {_reason_for(module)}")
 
     return explain
+
+
+def _imports_now(frame: FrameType) -> bool:
+    """Whether the frame executes `from ... import ...`."""
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
 def install() -> None:

@@ -56,7 +56,12 @@ def test_names_that_are_there_are_imported_as_ever() -> None:
 def test_whether_a_name_is_there_may_be_asked() -> None:
     for module in ("horovod.runner", "horovod.runner.common.util", "horovod.runner.launch"):
         assert not hasattr(importlib.import_module(module), "nonsense")
+    launch = importlib.import_module("horovod.runner.launch")
     assert not hasattr(importlib.import_module("horovod.runner"), "_HorovodArgs")
+    assert not hasattr(launch, "parse_args")
+    assert getattr(launch, "parse_args", 3) == 3
+    with pytest.raises(AttributeError, match=r"horovod\.runner\.launch\.parse_args: .*start jobs with horovodrun"):
+        launch.parse_args([])
 
 
 def test_other_names_are_missing_as_ever() -> None:

@@ -58,7 +58,7 @@ class Reduction:
 
 
 def refuse_unknown_op(op: Any, caller: str) -> None:
-    """ValueError or TypeError for what is no reduction. For calls that failed: others need no look."""
+    """ValueError or TypeError for what is no reduction. Of single calls those that failed are enough to look at."""
     is_number = hasattr(op, "__index__")
     if is_number and operator.index(op) in OP_NAMES:
         return

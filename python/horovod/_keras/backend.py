@@ -11,7 +11,7 @@ from horovod._common.native import core
 from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 
-__all__ = ["Backend", "Reduce", "load"]
+__all__ = ["Backend", "Reduce", "load", "with_backend_argument"]
 
 # reduce(gradients, variables): the gradients of all ranks, in their order. None stays None.
 Reduce = Callable[[Sequence[Any], Any], list[Any]]
@@ -106,7 +106,11 @@ _NAMES = ("tensorflow", "torch", "jax")
 
 def load(keras: Any) -> Backend:
     """The object for the backend that Keras was imported with. ImportError for one that Horovod does not support."""
-    name = keras.backend.backend()
+    return _object_of(keras.backend)
+
+
+def _object_of(module: Any) -> Backend:
+    name = module.backend()
     if name not in _NAMES:
         raise ImportError(
             f"horovod.keras: Keras runs on its backend {name!r}; Horovod works with {', '.join(_NAMES)}. Set the "
@@ -114,3 +118,16 @@ def load(keras: Any) -> Backend:
         )
     backend: Backend = importlib.import_module(f"horovod._keras.{name}").BACKEND
     return backend
+
+
+def with_backend_argument(mixin: type) -> Any:
+    """The class of Horovod 0.28 from which scripts and Keras' Callback made a callback: `mixin`, with a constructor
+    that takes the module keras.backend before the other arguments.
+    """
+
+    def __init__(self: Any, backend: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        self.backend = _object_of(backend)
+        mixin.__init__(self, *args, **kwargs)  # type: ignore[misc]
+
+    members = {"__module__": mixin.__module__, "__doc__": mixin.__doc__, "__init__": __init__}
+    return type(f"{mixin.__name__}CallbackImpl", (mixin,), members)

@@ -12,7 +12,7 @@ import numpy as np
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.native import core
 from horovod._keras import learning_rate
-from horovod._keras.backend import Backend
+from horovod._keras.backend import Backend, with_backend_argument
 from horovod._keras.checks import has_own_train_step, is_distributed, with_inner
 from horovod._keras.learning_rate import Logs
 
@@ -148,6 +148,12 @@ class LearningRateSchedule(HorovodCallback, learning_rate.LearningRateSchedule):
 
 class LearningRateWarmup(HorovodCallback, learning_rate.LearningRateWarmup):
     __doc__ = learning_rate.LearningRateWarmup.__doc__
+
+
+BroadcastGlobalVariablesCallbackImpl = with_backend_argument(BroadcastGlobalVariables)
+MetricAverageCallbackImpl = with_backend_argument(MetricAverage)
+LearningRateScheduleCallbackImpl = with_backend_argument(LearningRateSchedule)
+LearningRateWarmupCallbackImpl = with_backend_argument(LearningRateWarmup)
 
 
 class BestModel:

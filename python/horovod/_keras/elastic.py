@@ -13,7 +13,7 @@ import numpy as np
 from horovod._common.array_objects import broadcast_object_of
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.session import basics
-from horovod._keras.backend import Backend
+from horovod._keras.backend import Backend, with_backend_argument
 from horovod._keras.callbacks import is_seed
 from horovod.common.elastic import Broadcast, ObjectState, restart_session, run_fn
 
@@ -184,6 +184,11 @@ class UpdateEpochState:
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         del logs
         self.state.epoch = self.initial_epoch + epoch + 1
+
+
+CommitStateCallbackImpl = with_backend_argument(CommitState)
+UpdateBatchStateCallbackImpl = with_backend_argument(UpdateBatchState)
+UpdateEpochStateCallbackImpl = with_backend_argument(UpdateEpochState)
 
 
 class EagerVariables:

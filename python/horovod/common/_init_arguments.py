@@ -27,13 +27,13 @@ def ranks_of_comm(comm: Any) -> Sequence[int]:
 
 def listed_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> Sequence[ProcessSet]:
     """The process sets that init() is to register; for "dynamic" none, and sets may change from now on."""
-    if isinstance(process_sets, str):
-        if process_sets.lower() != "dynamic":
-            raise ValueError(
-                f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
-            )
+    if isinstance(process_sets, str) and process_sets.lower() == "dynamic":
         _env.allow_dynamic_process_sets()
         return ()
+    if isinstance(process_sets, str) or not isinstance(process_sets or (), Iterable):
+        raise ValueError(
+            f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
+        )
     sets = list(process_sets or ())
     for index, process_set in enumerate(sets):
         if not isinstance(process_set, ProcessSet):

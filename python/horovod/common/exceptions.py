@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "HorovodInternalError",
     "HorovodVersionMismatchError",
@@ -47,3 +49,6 @@ class HorovodVersionMismatchError(ImportError):
         self.name = name
         self.version = version
         self.installed_version = installed_version
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.version, self.installed_version)  # args has the message alone

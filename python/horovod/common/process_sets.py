@@ -7,7 +7,7 @@ core holds the table of ids and ranks; a ProcessSet object only refers to an ent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 from weakref import WeakSet
 
 from horovod import _env
@@ -69,6 +69,10 @@ class ProcessSet:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProcessSet:
         return self  # compared by identity: a copy of what refers to a set refers to the same set
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # What refers to all ranks does so in another process, too, whose ranks are others.
+        return "global_process_set" if self is global_process_set else super().__reduce_ex__(protocol)
 
     def size(self) -> int | None:
         """The number of members; None if the set is not registered. ValueError before init()."""

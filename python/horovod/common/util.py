@@ -212,7 +212,8 @@ def is_iterable(value: object) -> bool:
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:3])
+    numbers = [int(number) for number in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:3]]
+    return (*numbers, 0, 0, 0)[:3]
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:

@@ -126,11 +126,13 @@ class TensorFlowKerasState(ModelState):
     """A tf.keras model, its optimizer, and any other objects as attributes.
 
     `optimizer`: the model's own where none is given. `backend`: the Keras backend module whose session runs the graphs
-    of TF1-style training. ValueError for a model that is not built: it has no variables yet.
+    of TF1-style training; without one it is the default session, or Keras 2's. ValueError for a model that is not
+    built: it has no variables yet.
     """
 
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
         eager = tf.executing_eagerly()
-        session = backend.get_session() if backend is not None and not eager else None
+        get_session = getattr(backend, "get_session", None)  # tf.keras.backend has lost it
+        session = get_session() if get_session is not None and not eager else None
         store = _Eager() if eager else _Graph(lambda: session_or_default(session, "TensorFlowKerasState"))
         super().__init__(store, model, optimizer, _bcast_object(session), basics.rank, **kwargs)

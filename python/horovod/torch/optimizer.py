@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from horovod._common.calls import Reduction
+from horovod._common.calls import Reduction, refuse_unknown_op
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._distributed_optimizer import Settings, _DistributedOptimizer
@@ -71,14 +71,15 @@ def DistributedOptimizer(
             them. zero_grad(set_to_none=True), the default, costs a copy into the bucket. Gradients that can't be in a
             bucket go as always.
 
-    TypeError: `optimizer` is none. ValueError: arguments that are wrong or exclude each other, an optimizer that is
-    wrapped already, or Horovod is not initialised. NotImplementedError: parameters on another device, or Adasum on
-    another set than the global one.
+    TypeError: `optimizer` is none, or `op` no number. ValueError: arguments that are wrong or exclude each other, an
+    optimizer that is wrapped already, or Horovod is not initialised. NotImplementedError: parameters on another
+    device, or Adasum on another set than the global one.
     step() and synchronize() raise HorovodInternalError if ranks disagree or one is lost.
     """
     check_is_optimizer(optimizer)
     if isinstance(optimizer, (_DistributedOptimizer, AdasumOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
+    refuse_unknown_op(op, "DistributedOptimizer")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if gradient_predivide_factor != 1.0 and rocm_built():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import os
+import pickle
 import sys
 import warnings
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,10 @@ def test_exceptions_have_their_bases_and_attributes() -> None:
     assert isinstance(error, ImportError)
     assert (error.name, error.version, error.installed_version) == ("torch", "1", "2")
     assert get_version_mismatch_message("torch", "1", "2") in str(error)
+    for one in (error, HostsUpdatedInterrupt(skip_sync=True), HorovodInternalError("rank 1 is lost")):
+        sent = pickle.loads(pickle.dumps(one))  # as to the process that asked for it
+        assert (type(sent), str(sent), vars(sent)) == (type(one), str(one), vars(one))
+    assert pickle.loads(pickle.dumps(error)).installed_version == "2"
 
 
 def test_doctests_of_the_package() -> None:
@@ -103,6 +109,7 @@ def test_cache_remembers_per_arguments() -> None:
 def test_versions_are_compared_by_number() -> None:
     assert util.is_version_greater_equal_than("1.10.0", "1.9.1")
     assert not util.is_version_greater_equal_than("1.9.0", "1.9.1")
+    assert util.is_version_greater_equal_than("1.9", "1.9.0")
     for bad in ("1.2", "x"):
         with pytest.raises(ValueError, match=r"x\.y\.z"):
             util.is_version_greater_equal_than("1.2.3", bad)
@@ -130,6 +137,11 @@ def test_installed_version_is_compared_with_the_recorded_one(tmp_path: Any, monk
         util.check_installed_version("pytorch", "2.1")
     with pytest.raises(HorovodVersionMismatchError):
         util.check_installed_version("pytorch", "2.1", ImportError("symbol"))
+
+
+def test_the_package_has_horovods_extras() -> None:
+    names = "all-frameworks keras mxnet pytorch pytorch-spark ray spark tensorflow tensorflow-cpu tensorflow-gpu"
+    assert set(names.split()) <= set(metadata.metadata("horovod-gloo").get_all("Provides-Extra") or ())
 
 
 def test_the_package_is_built_against_no_framework() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -30,6 +31,16 @@ def test_init_gives_ids_in_the_order_of_the_list(three_ranks: Any) -> None:
     assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: [0, 1, 2], 1: [0, 2], 2: [1]}
 
 
+def test_all_ranks_are_all_ranks_in_another_process_too(three_ranks: Any) -> None:
+    """A function that is sent to ranks, or a wrapped optimizer, holds it; its ranks here are not those there."""
+    hvd = three_ranks.hvd
+    sent = pickle.dumps((hvd.global_process_set, hvd.ProcessSet([1, 0])))
+    everyone, some = pickle.loads(sent)
+    assert everyone is hvd.global_process_set
+    assert copy.copy(everyone) is everyone
+    assert (some.ranks, some.process_set_id) == ([0, 1], None)
+
+
 def test_a_list_is_gone_through_before_the_first_error_is_raised(three_ranks: Any) -> None:
     hvd = three_ranks.hvd
     good, same, everyone, late = (hvd.ProcessSet(ranks) for ranks in ([0], [0], [2, 1, 0], [1]))
@@ -51,6 +62,9 @@ def test_a_list_of_something_else_starts_nothing(three_ranks: Any) -> None:
         hvd.init(process_sets=[hvd.ProcessSet([0]), [0, 1]])
     with pytest.raises(ValueError, match="entry 0 is global_process_set, which always exists"):
         hvd.init(process_sets=[hvd.global_process_set])
+    for no_list in (hvd.ProcessSet([0]), 3):
+        with pytest.raises(ValueError, match="expected a list of ProcessSet objects or the string 'dynamic'"):
+            hvd.init(process_sets=no_list)
     with pytest.raises(ValueError, match="'Static'"):
         hvd.init(process_sets="Static")
     assert not hvd.is_initialized()

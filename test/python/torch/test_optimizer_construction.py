@@ -36,6 +36,7 @@ def test_state_of_the_wrapped_optimizer_is_taken_over(fake_pair: Any) -> None:
     ("options", "message"),
     [
         ({"gradient_predivide_factor": 2.0, "op": 1}, "gradient_predivide_factor not supported with op != Average"),
+        ({"op": 17}, r"DistributedOptimizer: op=17, expected one of hvd\.Average, hvd\.Sum"),
         ({"backward_passes_per_step": 0}, "backward_passes_per_step must be > 0, got 0"),
         ({"named_parameters": [torch.ones(1)]}, "named_parameters should be a sequence of tuples"),
         ({"groups": 0}, "groups should be a positive integer"),
@@ -49,10 +50,12 @@ def test_wrong_arguments_are_refused(fake_pair: Any, options: dict[str, Any], me
         wrap(fake_pair.hvd, net(), **options)
 
 
-def test_what_is_no_optimizer_is_refused_by_its_type(fake_pair: Any) -> None:
+def test_what_is_no_optimizer_and_no_number_is_refused_by_its_type(fake_pair: Any) -> None:
     for wrong, kind in ((net(), "Sequential"), (net().parameters(), "generator")):
         with pytest.raises(TypeError, match=rf"expected a torch\.optim\.Optimizer, got {kind}$"):
             fake_pair.hvd.DistributedOptimizer(wrong)
+    with pytest.raises(TypeError, match=r"DistributedOptimizer: op='Sum', expected one of hvd\.Average"):
+        wrap(fake_pair.hvd, net(), op="Sum")
 
 
 def test_names_must_be_unique_and_complete(fake_pair: Any) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
 import pytest
 
 import horovod.keras as hvd
+from horovod._keras import callbacks as private
+from horovod._keras import elastic as private_elastic
 from keras_world import (
     BACKEND,
     ROWS,
@@ -112,6 +115,37 @@ def test_metrics_are_averaged_for_the_callbacks_that_follow() -> None:
     assert isinstance(seen[0]["loss"], float)
     assert history.history["loss"][0] == pytest.approx(seen[0]["loss"]), "History comes last"
     assert_equal_on_all_ranks([np.array([seen[0]["loss"], seen[0]["mae"]])])
+
+
+# Of one's own
+
+
+def derived(implementation: type, *arguments: Any) -> Any:
+    """A callback as scripts of the times of Horovod 0.28 made it, which needed other arguments than the public one."""
+
+    class Own(implementation, keras.callbacks.Callback):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            super().__init__(keras.backend, *arguments)
+
+    return Own()
+
+
+def test_callbacks_may_be_made_of_the_private_classes() -> None:
+    root, state = hvd.size() - 1, mock.MagicMock(batch=0, epoch=0)
+    model = make_model(distributed(), seed=hvd.rank())
+    made = [
+        derived(private.BroadcastGlobalVariablesCallbackImpl, root),
+        derived(private.MetricAverageCallbackImpl, ""),
+        derived(private.LearningRateScheduleCallbackImpl, 0.05, 0.5),
+        derived(private.LearningRateWarmupCallbackImpl, 0.05, 1),
+        derived(private_elastic.CommitStateCallbackImpl, state, 1),
+        derived(private_elastic.UpdateBatchStateCallbackImpl, state),
+        derived(private_elastic.UpdateEpochStateCallbackImpl, state),
+    ]
+    history = fit(model, my_rows(2), ROWS, callbacks=made).history
+    assert_equal_on_all_ranks(model.get_weights())
+    assert_equal_on_all_ranks([np.array(history["loss"])])
+    assert (state.epoch, state.batch, state.commit.call_count) == (1, 0, 3)
 
 
 # Learning rates

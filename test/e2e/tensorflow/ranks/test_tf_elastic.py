@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 from horovod.common.exceptions import HorovodInternalError
-from horovod.tensorflow.elastic import TensorFlowState
+from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState
 
 
 def train(mode: str, leave_at: int) -> tuple[float, list[int]]:
@@ -89,3 +90,19 @@ def test_a_state_in_a_graph() -> None:
             first.load(5.0, session)
             state.restore()
             assert session.run(first) == 6.0
+
+
+@pytest.mark.parametrize("backend", [None, tf.keras.backend, tf.compat.v1.keras.backend])
+def test_a_keras_state_in_a_graph(backend: Any) -> None:
+    """The module tf.keras.backend has no session to offer; that of tf.compat.v1 has, in Keras 2."""
+    with tf.Graph().as_default():
+        weight = tf.compat.v1.get_variable("weight", initializer=float(hvd.rank()))
+        model = SimpleNamespace(built=True, name="model", variables=[weight])
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            state = TensorFlowKerasState(model, backend=backend, epoch=hvd.rank())
+            state.sync()
+            assert (session.run(weight), state.epoch) == (0.0, 0)
+            weight.load(5.0, session)
+            state.restore()
+            assert session.run(weight) == 0.0

@@ -95,3 +95,16 @@ if not KERAS_3:
         loaded.fit(np.ones((2, 1)) * (hvd.rank() + 1), np.ones((2, 1)), verbose=0)
         weights = hvd.allgather_object(loaded.get_weights()[0].tobytes())
         assert all(other == weights[0] for other in weights)
+
+    def test_a_state_of_a_graph() -> None:
+        """In the session of Keras, which gives variables their values."""
+        with tf.Graph().as_default():
+            model = linear()
+            model.compile(hvd_keras.DistributedOptimizer(legacy.SGD(0.5)), loss="mse")
+            model.set_weights([np.full((1, 1), float(hvd.rank() + 1))])
+            state = hvd_keras.elastic.KerasState(model, epoch=hvd.rank())
+            state.sync()
+            assert (model.get_weights()[0][0, 0], state.epoch) == (1.0, 0)
+            model.set_weights([np.full((1, 1), 5.0)])
+            state.restore()
+            assert model.get_weights()[0][0, 0] == 1.0
