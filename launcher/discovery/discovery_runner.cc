@@ -48,6 +48,7 @@ void DiscoveryRunner::end_script() {
 void DiscoveryRunner::run_script() {
   output_.clear();
   status_.reset();
+  was_late_ = false;
   const Status status = spawn();
   if (!status.is_ok()) return failed(status.message());
   limit_.start(kScriptLimit);
@@ -79,7 +80,8 @@ Status DiscoveryRunner::spawn() {
 // What it has left behind may hold its stdout for as long as it likes.
 void DiscoveryRunner::limit_reached() {
   end_script();
-  if (!status_) return;
+  was_late_ = !status_;
+  if (was_late_) return;
   reader_->close();
   ended();
 }
@@ -93,6 +95,10 @@ void DiscoveryRunner::maybe_ended() {
 void DiscoveryRunner::ended() {
   HVD_FAILPOINT("discovery.ended");
   limit_.stop();
+  if (was_late_) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kScriptLimit).count();
+    return failed("it ran for more than " + std::to_string(seconds) + " s and was killed");
+  }
   if (!status_->ok()) return failed("it " + describe(*status_));
   Result<std::vector<HostSpec>> hosts = parse_discovered_hosts(output_, options_.default_slots);
   if (!hosts.is_ok()) return failed(hosts.status().message());

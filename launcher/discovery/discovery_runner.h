@@ -69,6 +69,7 @@ class DiscoveryRunner {
   HostfileWatch watch_;
   std::string output_;
   std::optional<ExitStatus> status_;
+  bool was_late_ = false;  // it still ran at its limit
   std::vector<HostSpec> hosts_;
   std::map<std::string, ResolvedHost> addresses_;  // of the hosts that are listed now
   std::unique_ptr<HostResolver> resolver_;

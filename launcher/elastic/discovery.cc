@@ -13,9 +13,10 @@ namespace {
 
 Result<HostSpec> parse_line(std::string_view line, int default_slots) {
   HVD_ASSIGN_OR_RETURN(const PlaceText place, parse_place(line));
-  if (!place.first_number.empty()) return parse_entry(line);
+  const std::string_view slots = place.second_number.empty() ? place.first_number : place.second_number;
+  if (slots.find_first_not_of('0') != std::string_view::npos) return parse_entry(line);
   HostSpec host = place.host;
-  host.slots = default_slots;
+  host.slots = slots.empty() ? default_slots : 0;
   return host;
 }
 
@@ -34,6 +35,7 @@ Result<std::vector<HostSpec>> parse_discovered_hosts(std::string_view text, int 
     ++number;
     if (line.empty()) continue;
     const Result<HostSpec> host = parse_line(line, default_slots);
+    if (host.is_ok() && host.value().slots == 0) continue;  // it is drained, or its slots are others' now
     const Status added = host.is_ok() ? table.add(host.value()) : host.status();
     if (!added.is_ok()) return added.annotate("its line " + std::to_string(number) + " " + config::quoted(line));
   }

@@ -50,6 +50,9 @@ Status add_chosen_variable(const std::string& text, const config::EnvReader& lau
   const std::size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
   if (name.empty()) return Status::invalid_argument(config::quoted(text) + " has no name before '='");
+  if (name.find_first_of(" \t") != std::string::npos) {
+    return Status::invalid_argument(config::quoted(name) + " is not the name of a variable: it has a blank");
+  }
   if (is_of_one_job(name)) return Status::invalid_argument(name + " is set for each rank by horovodrun itself");
   if (equals == std::string::npos) return add_by_name(name, launcher, chosen);
   chosen[name] = text.substr(equals + 1);

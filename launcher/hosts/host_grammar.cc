@@ -21,15 +21,17 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alnum(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 bool is_label(std::string_view label) {
-  if (label.empty() || label.size() > kMaxLabel || !is_alnum(label.front()) || !is_alnum(label.back())) return false;
+  if (label.empty() || label.size() > kMaxLabel || label.front() == '-' || label.back() == '-') return false;
   for (const char c : label) {
     if (!is_alnum(c) && c != '-' && c != '_') return false;
   }
   return true;
 }
 
+// With a dot at its end a name is as DNS has it, and no search list is tried.
 bool is_name(std::string_view name) {
   if (name.size() > kMaxHostName) return false;
+  if (name.ends_with('.')) name.remove_suffix(1);
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t dot = std::min(name.find('.', at), name.size());
     if (!is_label(name.substr(at, dot - at))) return false;
@@ -73,7 +75,7 @@ Result<std::string> take_host(std::string_view& text) {
     if (!is_name(name)) {
       return Status::invalid_argument(quoted(name) +
                                       " is not a host name: labels of letters, digits, '-' and '_', "
-                                      "joined by dots, that begin and end with a letter or digit");
+                                      "joined by dots, without '-' at their ends");
     }
     if (is_bad_ipv4(name)) return Status::invalid_argument(quoted(name) + " is not an IPv4 address");
     return std::string(name);

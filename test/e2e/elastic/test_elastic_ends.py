@@ -99,6 +99,14 @@ def test_what_a_discovery_script_leaves_in_the_background_ends_with_it(
     job.wait_all_gone()
 
 
+@pytest.mark.slow
+def test_a_discovery_script_that_runs_for_too_long_is_said_to(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "1", "--host-discovery-script", "exec sleep 1000", command=("true",))
+    assert job.wait() == 1, job
+    assert "--host-discovery-script exec sleep 1000: it ran for more than 30 s and was killed" in job.err, job
+    job.wait_all_gone()
+
+
 def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Path) -> None:
     worker = (sys.executable, str(Path(__file__).parent / "hanging_worker.py"), str(tmp_path / "has_hung"))
     # Longer than a rank may be kept from running on a busy machine.

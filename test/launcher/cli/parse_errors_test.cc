@@ -50,6 +50,7 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-n", "0", "true"}, "-n: '0' is not an integer from 1 to 1048576"},
       {{"-np", "2", "-x", "FOO", "true"}, "-x: 'FOO' is not set in horovodrun's environment; NAME=VALUE gives a value"},
       {{"-np", "2", "-x", "HOROVOD_RANK=1", "true"}, "-x: HOROVOD_RANK is set for each rank by horovodrun itself"},
+      {{"-np", "2", "-x", "export A=1", "true"}, "-x: 'export A' is not the name of a variable: it has a blank"},
       {{"-np", "2", "--env-file", "/nowhere/env", "true"}, "--env-file: '/nowhere/env': No such file or directory"},
       {{"-np", "2", "--max-np", "4", "true"},
        "--max-np is for elastic jobs: give --min-np or --host-discovery-script as well"},

@@ -13,7 +13,8 @@ TEST_CASE("What a discovery script prints is a host in each line", "[unit][elast
   CHECK(host_list_text(parse_discovered_hosts("a:2\n\n  b \r\nu@c:2222:4\na:1", 3).value()) == "a:3,b:3,u@c:2222:4");
   CHECK(parse_discovered_hosts("", 1).value().empty());
   CHECK(parse_discovered_hosts("\n \n", 1).value().empty());
-  CHECK_THAT(parse_discovered_hosts("a:2\nb:0\n", 1).status().message(), Catch::Contains("its line 2 'b:0'"));
+  CHECK(host_list_text(parse_discovered_hosts("a:2\nb:0\nu@c:22:0\n", 1).value()) == "a:2");
+  CHECK_THAT(parse_discovered_hosts("a:2\nb!:0\n", 1).status().message(), Catch::Contains("its line 2 'b!:0'"));
   CHECK_THAT(parse_discovered_hosts("-oProxyCommand=x", 1).status().message(), Catch::Contains("its line 1"));
   CHECK_THAT(parse_discovered_hosts(std::string(kMaxDiscoveryBytes + 1, '\n'), 1).status().message(),
              Catch::Contains("more than 1 MiB"));

@@ -32,7 +32,8 @@ TEST_CASE("A host list gives every host its name, user, port and slots", "[unit]
   REQUIRE(parse_host_list("me@a:2222:4").value() == std::vector<HostSpec>{host("a", 4, "me", 2222)});
   REQUIRE(parse_host_list("[::1]:2,u@[fe80::1]:22:3").value() ==
           std::vector<HostSpec>{host("::1", 2), host("fe80::1", 3, "u", 22)});
-  REQUIRE(parse_host_list("my_node:1").value() == std::vector<HostSpec>{host("my_node", 1)});
+  REQUIRE(parse_host_list("my_node:1,_a_:2,b.example.org.:3").value() ==
+          std::vector<HostSpec>{host("my_node", 1), host("_a_", 2), host("b.example.org.", 3)});
 }
 
 TEST_CASE("A host without slots has one, and a host that is named again adds up", "[unit][hosts]") {
@@ -61,10 +62,10 @@ TEST_CASE("A malformed host list is an error that names the entry", "[unit][host
     REQUIRE(
         error_of(bare).ends_with("'" + bare + "' has no brackets around its IPv6 address, expected as in '[::1]:2'"));
   }
-  for (const char* bad :
-       {"a:0",      "a:4097", "a:-1",      "a:+1",         "a: 1",    "a:",     ":2",      "a:1:2:3",
-        "a::2",     "a:0:2",  "a:65536:2", "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::g]:1", "[10.0.0.1]:1",
-        "[::1]x:1", "@a:1",   "a@b@c:1",   "a.:1",         ".a:1",    "a..b:1", "-a:1",    "a-:1"}) {
+  for (const char* bad : {"a:0",     "a:4097",       "a:-1",     "a:+1",      "a: 1",         "a:",         ":2",
+                          "a:1:2:3", "a::2",         "a:0:2",    "a:65536:2", "10.0.0.256:1", "1.2.3:1",    "[::1:2",
+                          "[::g]:1", "[10.0.0.1]:1", "[::1]x:1", "@a:1",      "a@b@c:1",      ".:1",        ".a:1",
+                          "a..b:1",  "-a:1",         "a-:1",     "a..:1",     "b.-a:1",       "10.0.0.1.:1"}) {
     error_of(bad);
   }
 }
