@@ -134,6 +134,7 @@ class FakeCore:
     in_flight: dict[tuple[int, str], Handle] = field(default_factory=dict)
     joins_so_far: int = 0
     sessions: int = 0
+    progress: list[int] = field(default_factory=list)  # how far training had come as each session began
     sets: dict[int, list[int]] = field(default_factory=dict)
     timeline: tuple[str, bool] | None = None
 
@@ -148,6 +149,7 @@ class FakeCore:
             return
         real.init({})
         self.sessions += 1
+        self.progress.append(progress)
         self.sets = {}
         for ranks in process_sets:
             if sorted(ranks) not in self.process_sets().values():

@@ -79,11 +79,11 @@ TEST_CASE("A folder or a file that others could have to do with is refused", "[u
   REQUIRE(announce(rank0, "text").is_ok());
   const std::string file = temp.only_file();
 
-  chmod(temp.path.c_str(), 0755);
-  CHECK_THAT(find(rank0).status().message(), Catch::Contains("has mode 0755") && Catch::Contains("chmod 700"));
+  chmod(temp.path.c_str(), 0750);  // the group alone
+  CHECK_THAT(find(rank0).status().message(), Catch::Contains("has mode 0750") && Catch::Contains("chmod 700"));
   chmod(temp.path.c_str(), 0700);
-  chmod(file.c_str(), 0644);
-  CHECK_THAT(find(rank0).status().message(), Catch::Contains("has mode 0644") && Catch::Contains("chmod 600"));
+  chmod(file.c_str(), 0604);  // others alone
+  CHECK_THAT(find(rank0).status().message(), Catch::Contains("has mode 0604") && Catch::Contains("chmod 600"));
   fs::rename(file, file + ".x");
   fs::create_symlink(file + ".x", file);
   CHECK_THAT(find(rank0).status().message(), Catch::Contains("symbolic link"));

@@ -148,6 +148,14 @@ def test_what_a_rank_leaves_behind_is_ended(start_job: StartJob) -> None:
     assert_soon(seconds, 10)
 
 
+def test_what_a_rank_leaves_behind_may_tidy_up(start_job: StartJob, tmp_path: Path) -> None:
+    ready, tidy = tmp_path / "ready", tmp_path / "tidy"
+    left = f"trap 'touch {tidy}; exit' TERM; touch {ready}; while :; do sleep 0.1; done"
+    script = f'setsid sh -c "{left}" & until [ -e {ready} ]; do sleep 0.01; done'
+    assert start_job("-np", "1", "sh", "-c", script).wait() == 0
+    assert tidy.exists()
+
+
 def test_a_helper_that_ends_soon_after_its_rank_is_left_in_peace(start_job: StartJob, tmp_path: Path) -> None:
     hit, done = tmp_path / "hit", tmp_path / "done"
     script = f"sh -c 'trap \"touch {hit}\" TERM; sleep 0.4; echo tidy > {done}' >/dev/null 2>&1 & exit 0"

@@ -37,6 +37,10 @@ class Script {
     }
     if (command.name == "began") return text(job_->round_began(ranks(command), now_));
     if (command.name == "withdrawn") return text(job_->offer_withdrawn(now_));
+    if (command.name == "suspended") {
+      job_->was_stopped(std::chrono::seconds(command.number("for", 0)));
+      return "";
+    }
     if (command.name == "timer") return text(job_->timer_fired(now_));
     if (command.name == "describe") return job_->describe() + "\n";
     if (command.name == "deadline") {

@@ -38,6 +38,7 @@ Outcome watch(const std::vector<Result<LinkState>>& answers) {
 }
 
 const LinkState kAlive{.waiting_for_ack = false, .since_last_ack = Millis(60000)};
+const LinkState kWaits{.waiting_for_ack = true, .since_last_ack = LeaseWatch::kSilence - Millis(1)};
 const LinkState kSilent{.waiting_for_ack = true, .since_last_ack = LeaseWatch::kSilence};
 
 }  // namespace
@@ -46,9 +47,9 @@ TEST_CASE("LeaseWatch gives up on silence, and not on a kernel that does not ans
   const Status busy = Status::from_errno("sock_diag", EAGAIN);
   const Status none = Status::peer_lost("no such connection");
   SECTION("silence") {
-    const Outcome outcome = watch({kAlive, kSilent});
+    const Outcome outcome = watch({kAlive, kWaits, kSilent});
     CHECK(outcome.lost);
-    CHECK(outcome.signs == 1);
+    CHECK(outcome.signs == 2);
   }
   SECTION("an error now is no error later") {
     const Outcome outcome = watch({busy, busy, kAlive, busy, kSilent});

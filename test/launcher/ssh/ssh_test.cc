@@ -127,6 +127,9 @@ TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") 
   CHECK(is_transient(failure("kex_exchange_identification: read: Connection reset by peer")));
   CHECK_FALSE(is_transient(failure("ssh: connect to host b port 22: Connection refused")));
   CHECK_FALSE(is_transient(failure("Host key verification failed.")));
+  SshFailure of_agent = failure("Connection reset by peer");  // what it prints: ssh itself ends with 255
+  of_agent.status.code = 1;
+  CHECK_FALSE(is_transient(of_agent));
 }
 
 TEST_CASE("explain quotes the line that says what is wrong, not what start-up files print after it", "[unit][ssh]") {

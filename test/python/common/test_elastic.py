@@ -172,6 +172,24 @@ def test_a_commit_saves_then_tells_of_hosts_once(updates: list[int], skip_sync: 
     state.check_host_updates()
 
 
+def test_commits_are_progress_of_which_the_launcher_hears(fake_uninitialized: Any, monkeypatch: Any) -> None:
+    """Rank 0 is whose training has come furthest, and who fails again and again is given up only without progress."""
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    hvd, core = fake_uninitialized.hvd, fake_uninitialized.core
+    fresh = sys.modules["horovod.common.elastic"]
+    hvd.init()
+
+    def func(state: Any) -> str:
+        if len(core.progress) < 3:
+            state.commit()
+            state.commit()
+            raise hvd.HorovodInternalError("lost")
+        return "done"
+
+    assert fresh.run_fn(func, fresh.restart_session)(fresh.ObjectState(own, hvd.rank, epoch=0)) == "done"
+    assert core.progress == [0, 3, 5]  # the first is what all ranks are given
+
+
 def test_all_ranks_do_what_rank_0_heard() -> None:
     state = Logged()
     state._bcast_object = lambda _: (0.0, 5.0, HostUpdateResult.added)

@@ -51,6 +51,13 @@ def test_what_is_told_is_short(hook: list[BaseException], fake: Any, error: Base
         assert fake.core.announced == [f"uncaught exception {told}"]
 
 
+def test_of_a_long_text_both_ends_are_told(hook: list[BaseException], fake: Any) -> None:
+    """TensorFlow's errors begin with the place and end with the reason."""
+    error = ValueError("the place" + "x" * 900 + "the reason")
+    sys.excepthook(ValueError, error, None)
+    assert re.fullmatch("uncaught exception ValueError: the placex+ ... x+the reason", fake.core.announced[0])
+
+
 def test_at_a_prompt_an_exception_ends_nothing(
     hook: list[BaseException], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

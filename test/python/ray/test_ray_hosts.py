@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -174,3 +176,9 @@ def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         monkeypatch.setattr(sys, "argv", ["_rsh.py", relay.name, "host", "horovodrun"])
         assert _rsh.main() == 255
+        with socket.socket(socket.AF_UNIX) as stranger:  # who does not look who listens
+            stranger.settimeout(30)
+            stranger.connect(f"\0{relay.name}")
+            with contextlib.suppress(BrokenPipeError):
+                stranger.sendall(b'{"node": "host", "command": ["horovodrun"]}')
+            assert stranger.recv(1) == b""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -71,6 +73,16 @@ def test_threads_share_the_connection_of_their_rank(agent: NodeAgent) -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert sorted(who for who, _ in heard) == sorted(list(range(4)) * 20)
+
+
+def test_another_user_is_neither_told_nor_heard(monkeypatch: pytest.MonkeyPatch, agent: NodeAgent) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(PermissionError, match="another user listens there"):
+        sink()
+    with socket.socket(socket.AF_UNIX) as stranger:  # who does not look who listens
+        stranger.settimeout(WAIT_S)
+        stranger.connect(f"\0{_env.get(SOCKET_VARIABLE)}")
+        assert stranger.recv(1) == b""
 
 
 class Unreadable:

@@ -59,6 +59,14 @@ TEST_CASE("SessionGuard opens one session and then takes rising counters", "[uni
   CHECK(setup.check(setup.get(8)) == Verdict::kAuthentic);
   CHECK(setup.check(setup.opening(setup.key)) == Verdict::kRefused);
   CHECK(setup.check(setup.opening(setup.session_key_)) == Verdict::kRefused);
+  Signed again = setup.opening(setup.session_key_);
+  sign_request(setup.session_key_, setup.session, 0, again.request);
+  CHECK(setup.check(again) == Verdict::kRefused);
+  Signed elsewhere = setup.get(9);
+  Nonce other = setup.session;
+  other.front() ^= 1;
+  sign_request(setup.session_key_, other, 9, elsewhere.request);
+  CHECK(setup.check(elsewhere) == Verdict::kRefused);
 }
 
 TEST_CASE("SessionGuard refuses before a session, without a signature and with another key", "[unit][session_guard]") {

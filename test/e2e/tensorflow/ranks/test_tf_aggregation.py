@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 from horovod.tensorflow import _reduction
+from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from tf_world import node_names, slices
 
 v1 = tf.compat.v1
@@ -240,6 +241,20 @@ def test_aggregation_in_graphs(graph: Any) -> None:
         graph.run(train)
         seen.append(float(graph.run(table)[0, 0]))
     assert seen == [0, -2 * hvd.size(), -2 * hvd.size(), -4 * hvd.size()]
+
+
+def test_eager_aggregation_begins_anew_with_each_session_and_after_each_step() -> None:
+    helper = LocalGradientAggregationHelperEager(2, lambda grads, variables: list(grads), False, False)
+
+    def passed(value: float) -> float:
+        (total,) = helper.compute_gradients([tf.constant(value)], [tf.Variable(0.0)])
+        return float(total)
+
+    assert passed(5.0) == 5.0
+    helper.on_session_start()  # the other pass was to come in the session that has ended
+    assert [passed(1.0), passed(2.0)] == [1.0, 3.0]
+    assert [passed(np.inf), passed(1.0)] == [np.inf, np.inf]
+    assert [passed(1.0), passed(2.0)] == [1.0, 3.0]
 
 
 def test_aggregation_refuses_sparse_gradients_and_bad_numbers(graph: Any) -> None:

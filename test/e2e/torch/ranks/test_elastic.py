@@ -97,6 +97,22 @@ def test_sync_gives_all_ranks_rank_0s_state_and_saves_it() -> None:
         assert_same(one, hvd.broadcast(one, 0))
 
 
+def test_a_commit_is_restored_as_often_as_it_is_needed() -> None:
+    """An optimizer takes over what it loads, and its next step changes that."""
+    model = model_of(0)
+    optimizer = optimizer_of(model)
+    step(model, optimizer, 0)
+    state = TorchState(model, optimizer)
+    results = []
+    for _ in range(3):
+        step(model, optimizer, 1)
+        results.append(copied(model))
+        state.restore()
+    for again in results[1:]:
+        for value, first in zip(again, results[0], strict=True):
+            assert_same(value, first)
+
+
 @pytest.mark.parametrize("lost", ["broadcast_optimizer_state", "broadcast_object"])
 def test_a_sync_that_fails_halfway_leaves_the_last_commit(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:

@@ -97,6 +97,19 @@ def test_listed_groups_give_the_same_result_as_none() -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("groups", [None, 3])
+def test_ranks_may_hold_their_parameters_in_another_order(groups: int | None) -> None:
+    model = nn.ModuleList([net(), nn.Linear(2, 2).double()])  # of which the second is not used
+    parameters = list(model.parameters())[:: (-1) ** hvd.rank()]
+    optimizer = wrap(model, torch.optim.SGD(parameters, lr=0.1), groups=groups)
+    for step in range(2):
+        optimizer.zero_grad()
+        loss(model[0], batch(hvd.rank(), step)).backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+    assert model[1].weight.grad is None
+
+
 @pytest.mark.parametrize("passes", [2, 3])
 def test_accumulated_gradients_are_summed_over_the_passes(passes: int) -> None:
     make = OPTIMIZERS["SGD"]

@@ -58,6 +58,18 @@ def test_parameters_stay_until_the_step() -> None:
     assert_all_ranks_hold(model)
 
 
+def test_parameters_of_another_memory_format() -> None:
+    torch.manual_seed(0)
+    model = nn.Conv2d(3, 4, 2).double().to(memory_format=torch.channels_last)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=hvd.Adasum)
+    before = model.weight.detach().clone()
+    torch.manual_seed(1 + hvd.rank())
+    model(torch.randn(2, 3, 4, 4, dtype=torch.float64)).square().mean().backward()
+    moved = hvd.allreduce((-0.1 * model.weight.grad).contiguous(), op=hvd.Adasum)
+    optimizer.step()
+    torch.testing.assert_close(model.weight.detach(), before + moved)
+
+
 def test_several_passes_and_parameters_that_a_rank_does_not_use() -> None:
     model = nn.ModuleList(nn.Linear(4, 3) for _ in range(3)).double()
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -79,6 +79,20 @@ def test_a_rank_may_not_use_a_sparse_parameter_in_its_first_step(as_dense: bool,
     assert_all_ranks_hold(model)
 
 
+@pytest.mark.parametrize("as_dense", [False, True])
+def test_a_rank_that_does_not_use_a_sparse_parameter_gets_a_sparse_gradient(as_dense: bool) -> None:
+    """SparseAdam takes no other."""
+    torch.manual_seed(5)
+    model = nn.Embedding(7, 3, sparse=True)
+    optimizer = wrap(model, torch.optim.SparseAdam(model.parameters(), lr=0.1), sparse_as_dense=as_dense)
+    for _ in range(2):
+        optimizer.zero_grad()
+        if hvd.rank() == 0:
+            model(torch.tensor([2, 4])).square().sum().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+
+
 def test_a_sparse_parameter_that_nobody_uses_at_first() -> None:
     torch.manual_seed(5)
     model = nn.ModuleDict({"words": nn.Embedding(7, 3, sparse=True), "head": nn.Linear(3, 2)})

@@ -95,6 +95,51 @@ def test_fresh_optimizers_stay_fresh(name: str) -> None:
     assert not any(optimizer.state.values())
 
 
+@pytest.mark.usefixtures("several_ranks")
+def test_a_fresh_root_leaves_no_rank_with_a_state() -> None:
+    model = small_model(0)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=0.1)
+    if hvd.rank() > 0:
+        train(model, optimizer, 2)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert not any(optimizer.state.values())
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_state_that_the_root_does_not_have_is_gone() -> None:
+    model = small_model(hvd.rank())
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=0.1, amsgrad=hvd.rank() > 0)
+    train(model, optimizer, 2)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert_equal_on_all_ranks(optimizer.state_dict())
+    assert all("max_exp_avg_sq" not in state for state in optimizer.state.values())
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("sizes", [[1, 1], [1]])  # of the groups of all ranks but the root, which has one of two
+def test_an_optimizer_unlike_the_roots_is_refused(sizes: list[int]) -> None:
+    is_root = hvd.rank() == 0
+    groups = [[nn.Parameter(torch.ones(2)) for _ in range(size)] for size in ([2] if is_root else sizes)]
+    optimizer = torch.optim.SGD([{"params": group} for group in groups], lr=0.1)
+    for parameter in groups[0]:
+        optimizer.state[parameter]["calls"] = 1  # no tensor: the root waits for nobody
+    if is_root:
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    else:
+        with pytest.raises(ValueError, match="the root's has 1 groups and state for 2 parameters"):
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert_usable()
+
+
+def test_state_that_is_of_no_parameter_comes_along() -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    optimizer.state["calls"] = 5 + hvd.rank()
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.state["calls"] == 5
+
+
 def test_a_stateless_optimizer_passes_silently() -> None:
     model = small_model(0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -118,6 +118,13 @@ def test_evaluation_uses_the_running_statistics_alone() -> None:
     assert_usable()
 
 
+def test_evaluation_without_running_statistics_uses_the_batches_of_all_ranks() -> None:
+    rows = [3 + rank for rank in range(hvd.size())]
+    synced, ordinary = pair(3, track_running_stats=False)
+    whole = torch.cat([batch(rank, (5,), rows[rank]) for rank in range(hvd.size())])
+    torch.testing.assert_close(synced.eval()(own_part(whole, rows)), own_part(ordinary.eval()(whole), rows))
+
+
 def test_frozen_weights_and_inputs_that_need_no_gradient() -> None:
     synced, _ = pair(2)
     synced.weight.requires_grad_(False)
