@@ -147,8 +147,8 @@ void AgentLink::drop() {
   if (output_) output_->close();
   if (errors_) errors_->close();
   // ssh, or what we use in its place, is of no more use. A local agent sees its lease end and cleans up in its own
-  // time.
-  if (child_ && options_.is_remote) child_->kill_group(SIGTERM);
+  // time, also one that somebody has stopped.
+  if (child_) child_->kill_group(options_.is_remote ? SIGTERM : SIGCONT);
 }
 
 std::string AgentLink::quoted_stderr() const {

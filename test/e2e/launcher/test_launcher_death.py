@@ -125,6 +125,21 @@ def test_an_interrupt_while_agents_are_being_reached_ends_the_launch(start_job: 
     job.wait_all_gone()
 
 
+def test_a_stopped_agent_ends_with_its_launcher(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "sh", "-c", "echo ready; exec sleep 1000")
+    ready(job, 1)
+    agents = [*job.named("hvd-agent"), *job.named("hvd-guard")]
+    assert len(agents) == 2, job
+    for pid in agents:
+        os.kill(pid, signal.SIGSTOP)
+    job.signal(signal.SIGTERM)
+    for said in ("got SIGTERM: terminating the ranks", "got SIGTERM: killing the ranks"):
+        job.wait_for(said)
+        job.signal(signal.SIGTERM)
+    assert job.wait() == 143, job
+    job.wait_all_gone()
+
+
 def test_a_stopped_rank_is_killed_as_well(start_job: StartJob) -> None:
     job = start_job("-np", "2", "sh", "-c", "echo ready; if [ $HOROVOD_RANK = 0 ]; then kill -STOP $$; fi; exec sleep 1000")
     ready(job, 2)
