@@ -29,6 +29,8 @@ class Autotuning {
 
   // A decision lets these run.
   void watch(const std::vector<negotiation::OwnResponse>& ready, TimePoint now);
+  // The session is shut down: a user who asked for tuning is told that it had not ended, and how far it was.
+  void shut_down() const;
 
  private:
   void open_log();
@@ -39,6 +41,7 @@ class Autotuning {
 
   std::optional<autotune::Autotuner> tuner_;  // until it is over
   autotune::Batching in_force_;
+  int scores_ = 0;
   const std::string log_path_;
   const std::string log_columns_;
   const Apply apply_;

@@ -52,6 +52,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
     executor_.abort(reason.status());
   } else {
     start_watch();
+    if (autotuning_) autotuning_->shut_down();
   }
   small_.close();
   const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != own_rank();

@@ -223,6 +223,13 @@ TEST_CASE("Nobody waits for the reader of a pipe that is the log of tuning", "[m
   CHECK(log.count("HOROVOD_AUTOTUNE_LOG: cannot open " + pipe) == 1);
 }
 
+TEST_CASE("A session that ends while it is tuned says so", "[multi][engine]") {
+  const CapturedLog log;
+  train_with_log("", 1 + 5 + 1);
+  CHECK(log.count("The session ends before autotuning has (scores so far: 1)") == 1);
+  CHECK(log.count("Autotuning has ended") == 0);
+}
+
 TEST_CASE("The log of tuning follows no link", "[multi][engine]") {
   const CapturedLog log;
   const TempFolder folder;
