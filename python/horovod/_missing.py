@@ -34,12 +34,14 @@ class MissingModules(MetaPathFinder):
     """Stands last in sys.meta_path, so that it sees only modules that no other finder has found.
 
     `from package import name` asks for a module too, where the package has no such name. It passes over an error that
-    has the module's name as its `name`, to say "cannot import name" itself: these errors have none.
+    has the module's name as its `name`, to say "cannot import name" itself: these errors have none. Whoever only asks
+    whether a module is there, by importlib.util.find_spec(), gets None, as for any other.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         reason = _reason_for(name) if name.startswith("horovod.") else None
-        if reason is not None:
+        only_asked = sys._getframe(2).f_globals.get("__name__") == "importlib.util"  # over importlib's _find_spec()
+        if reason is not None and not only_asked:
             raise ModuleNotFoundError(f"{name}: {reason}")
         return None
 

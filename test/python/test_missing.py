@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,13 @@ def test_whether_a_name_is_there_may_be_asked() -> None:
     assert getattr(launch, "parse_args", 3) == 3
     with pytest.raises(AttributeError, match=r"horovod\.runner\.launch\.parse_args: .*start jobs with horovodrun"):
         launch.parse_args([])
+
+
+def test_whether_a_module_is_there_may_be_asked() -> None:
+    assert importlib.util.find_spec("horovod.runner.gloo_run") is None
+    assert importlib.util.find_spec("horovod.runner.launch") is not None
+    with pytest.raises(ModuleNotFoundError, match="start jobs with horovodrun"):
+        importlib.import_module("horovod.runner.gloo_run")
 
 
 def test_other_names_are_missing_as_ever() -> None:
