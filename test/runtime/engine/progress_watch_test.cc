@@ -97,7 +97,7 @@ TEST_CASE("The limit of a connection ends a collective without the stall check, 
   for (const auto& [shutdown, no_progress] :
        {std::pair(3000, 6000), std::pair(6000, 3000)}) {  // the shorter one counts
     Watched both({.shutdown_time = Millis(shutdown), .no_progress = Millis(no_progress)});
-    CHECK(both.said(Millis(3000)) == "overdue:3 ");
+    CHECK(both.said(Millis(4000)) == "overdue:3 ");
   }
 }
 
