@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <system_error>
@@ -94,6 +95,18 @@ void check_reducescatter(Session& session, Problems& problems, std::size_t count
     is_right = part[i] == 2 * (36.0F + 8.0F * static_cast<float>((begin + i) % 7));
   }
   problems.expect(is_right, "wrong reducescatter of " + std::to_string(count));
+}
+
+// Of eight ranks, each of which gets one element; 4.5 is truncated.
+void check_average_of_integers(Session& session, Problems& problems) {
+  std::vector<float> data(8, std::bit_cast<float>(std::int32_t{session.topology().rank + 1}));
+  std::vector<float> part;
+  Operation operation = allgather("average", data, part);
+  operation.op = OpType::kReducescatter;
+  operation.reduce_op = ReduceOp::kAverage;
+  operation.input.dtype = DataType::kInt32;
+  problems.expect_ok(wait(session.enqueue(std::move(operation))), "average");
+  problems.expect(part.size() == 1 && std::bit_cast<std::int32_t>(part[0]) == 4, "wrong average of integers");
 }
 
 void check_broadcast(Session& session, Problems& problems, int root, std::size_t count) {
@@ -304,6 +317,7 @@ TEST_CASE("Gathers, scatters and broadcasts host by host are right, however rank
           check_allgather(session, problems, some, 1, count);
         }
         for (const std::size_t count : {3U, 8U, 20003U}) check_reducescatter(session, problems, count);
+        check_average_of_integers(session, problems);
         for (const int root : {0, 3, 7}) check_broadcast(session, problems, root, 30001);
       },
       [&](config::RuntimeConfig& config) {

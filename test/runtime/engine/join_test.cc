@@ -28,9 +28,10 @@ void barrier(Session& session, Problems& problems) {
 
 TEST_CASE("Ranks with more data go on with those that joined, who count as zeros", "[multi][engine]") {
   const int size = GENERATE(1, 2, 4);
+  const bool is_packed = GENERATE(false, true);  // shared memory takes lists
   JobFixture job(size);
   Problems problems;
-  job.run([&](Session& session) {
+  const auto work = [&](Session& session) {
     const int rank = session.topology().rank;
     for (int epoch = 0; epoch < 3; ++epoch) {
       const int steps = 3 * (rank + 1);  // the highest rank has the most data, so it joins last
@@ -60,7 +61,8 @@ TEST_CASE("Ranks with more data go on with those that joined, who count as zeros
       problems.expect(session.joins() == static_cast<std::uint64_t>(epoch) + 1,
                       "joins: " + std::to_string(session.joins()));
     }
-  });
+  };
+  job.run(work, [&](config::RuntimeConfig& config) { config.shared_memory = !is_packed; });
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
 }

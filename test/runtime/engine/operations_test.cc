@@ -213,9 +213,10 @@ TEST_CASE("Alltoall, reducescatter and Adasum use the ranks of their process set
 
 TEST_CASE("A group of reducescatters comes out member by member", "[multi][engine]") {
   const int size = GENERATE(2, 3);
+  const bool is_packed = GENERATE(false, true);  // shared memory takes lists
   JobFixture job(size);
   Problems problems;
-  job.run([&](Session& session) {
+  const auto work = [&](Session& session) {
     const Place place{session.topology().rank, size};
     std::vector<std::unique_ptr<Task>> tasks;
     std::vector<Operation> operations;
@@ -230,7 +231,8 @@ TEST_CASE("A group of reducescatters comes out member by member", "[multi][engin
       tasks[i]->handle = handles.value()[i];
       tasks[i]->check(problems);
     }
-  });
+  };
+  job.run(work, [&](config::RuntimeConfig& config) { config.shared_memory = !is_packed; });
   CHECK(problems.text() == "");
 }
 

@@ -29,6 +29,7 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], Any]] = {
     "reducescatter": lambda t, ps: hvd.reducescatter(t, op=hvd.Sum, process_set=ps),
     "grouped_reducescatter": lambda t, ps: hvd.grouped_reducescatter([t], op=hvd.Sum, process_set=ps),
     "sparse_allreduce": lambda t, ps: hvd.sparse_allreduce_async(t.to_sparse(), None, hvd.Sum, ps)().to_dense(),
+    "sparse_average": lambda t, ps: hvd.sparse_allreduce_async(t.to_sparse(), None, hvd.Average, ps)().to_dense(),
 }
 
 
@@ -49,7 +50,7 @@ def expected_result(operation: str, inputs: list[torch.Tensor], own: int) -> tor
         return torch.cat([tensor.chunk(len(inputs))[own] for tensor in inputs])
     if "scatter" in operation:
         return total.chunk(len(inputs))[own]
-    return total
+    return total / len(inputs) if "average" in operation else total
 
 
 @pytest.mark.usefixtures("several_ranks")
