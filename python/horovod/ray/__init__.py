@@ -12,11 +12,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-if importlib.util.find_spec("ray") is None:
-    raise ImportError("horovod.ray needs Ray, which is not installed here: pip install 'ray[default]'")
-
+from horovod.ray import _installed  # noqa: F401  # first: it says what is missing
 from horovod.ray.elastic import ElasticRayExecutor
 from horovod.ray.runner import RayExecutor
 from horovod.ray.worker import BaseHorovodWorker

@@ -65,7 +65,13 @@ def allgather(
     Arguments:
         tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions. The first may differ between
             ranks (0 is fine); the others and the type may not.
-        name, process_set: as for allreduce(), and so are errors.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
     """
     return gather([tensor], name, process_set, together=False)[0]
 

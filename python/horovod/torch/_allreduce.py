@@ -159,8 +159,19 @@ def grouped_allreduce(
     """Reduces several tensors together into a list of new ones; none before every rank has submitted all.
     Differentiable.
 
-    `tensors`: as many on every rank, each as for allreduce(); types may differ within the group. `name`: of the whole
-    group. Other arguments and errors as for allreduce().
+    Arguments, the same on all ranks but for the tensors' elements:
+        tensors: dense, contiguous, on the CPU or a CUDA GPU, as many on every rank, each with one shape and type on all
+            ranks. Types may differ within the group.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
     """
     op = handle_average_backwards_compatibility(op, average)
     compressed = [compression.compress(tensor) for tensor in tensors]

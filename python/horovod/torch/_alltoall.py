@@ -94,7 +94,13 @@ def alltoall(
             type, are the same on all ranks.
         splits: a list or an int32 tensor with one number of rows for each rank of the set, together no more than there
             are; without it every rank gets an equal share.
-        name, process_set: as for allreduce(), and so are errors.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
     """
     rows = _splits_tensor(splits)
     output, received = _exchange(_sending(rows), name, no_reduction(process_set), tensor)

@@ -44,7 +44,13 @@ def broadcast(
         tensor: dense, contiguous, on the CPU or a CUDA GPU, of one shape and type on all ranks; only the root's
             elements matter.
         root_rank: a rank of the job, not of the set, but a member of the set; the same on all ranks.
-        name, process_set: as for allreduce(), and so are errors.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
     """
     result: torch.Tensor
     (result,) = run_differentiably(_Broadcast, _from(root_rank), name, no_reduction(process_set), [tensor])

@@ -56,8 +56,19 @@ def reducescatter(
 
     Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more.
 
-    `tensor`: as for allreduce(), with one or more dimensions. `op`: Average (the default) or Sum, else
-    HorovodInternalError. Other arguments and errors as for allreduce().
+    Arguments, the same on all ranks but for the tensor's elements:
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions, of one shape and type on all
+            ranks.
+        op: Average (the default) or Sum.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        process_set: the ranks that take part, this one among them.
+        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised. Also for another op.
     """
     compressed, ctx = compression.compress(tensor)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
