@@ -97,7 +97,7 @@ std::string ElasticRun::with_those_who_finished(const std::string& why) const {
   }
   if (names.empty()) return why;
   if (more > 0) names += " and " + std::to_string(more) + " more";
-  return why + (why.empty() ? "" : " ") + "Ended with exit code 0: " + names + " (by os._exit()?)";
+  return why + (why.empty() ? "" : " ") + "Ended with exit code 0: " + names + " (at its end, or by os._exit())";
 }
 
 JobActions ElasticRun::agent_ready(int agent, TimePoint now) {

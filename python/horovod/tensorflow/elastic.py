@@ -31,7 +31,7 @@ def _internal_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.UnknownError as error:
-        if "Horovod" not in str(error):  # the name of an operation, or what the compiled ones say first
+        if "Horovod" not in str(error):  # what the operations say first
             raise
         raise HorovodInternalError(str(error)) from error
 

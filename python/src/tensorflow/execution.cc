@@ -146,7 +146,11 @@ void Execution::complete(const Status& status) {
   refuse(first_error_);
 }
 
-void Execution::refuse(const Status& status) { finish(to_tf(status.code()), status.message()); }
+void Execution::refuse(const Status& status) {
+  const TfCode code = to_tf(status.code());
+  // Others raise UnknownErrors too: elastic training looks for whose error it is, and a node may have any name.
+  finish(code, (code == TfCode::kUnknown ? "Horovod: " : "") + status.message());
+}
 
 void Execution::refuse(TfCode code, const std::string& why) { finish(code, why); }
 

@@ -35,7 +35,7 @@ std::string printed(const JobActions& actions) {
   return text;
 }
 
-constexpr const char* kWhoEnded = "Ended with exit code 0: rank 1 on host a (pid 101) (by os._exit()?)";
+constexpr const char* kWhoEnded = "Ended with exit code 0: rank 1 on host a (pid 101) (at its end, or by os._exit())";
 
 }  // namespace
 

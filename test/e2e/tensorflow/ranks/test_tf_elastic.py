@@ -10,12 +10,13 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState
 
 
-def train(mode: str, leave_at: int) -> tuple[float, list[int]]:
-    """Eight steps, a commit after every third; the last rank leaves in one. The weight, and where each run began."""
+def train(mode: str, leave_at: int, fails: bool = False) -> tuple[float, list[int]]:
+    """Eight steps, a commit after every third; the last rank leaves or fails in one. The weight, and where each run began."""
     weight = tf.Variable(float(hvd.rank()))
 
     def step(batch: Any) -> Any:
@@ -29,6 +30,8 @@ def train(mode: str, leave_at: int) -> tuple[float, list[int]]:
         began.append(state.batch)
         for batch in range(state.batch, 8):
             if batch == leave_at and len(began) == 1 and hvd.rank() == hvd.size() - 1:
+                if fails:  # the others' error says who is lost, and nothing of Horovod
+                    _core.announce_failure("a fault")
                 hvd.shutdown()
                 raise HorovodInternalError("this rank has lost its way")
             weight.assign(steps[mode](tf.constant(batch)))
@@ -51,6 +54,13 @@ def goes_on_from_the_last_commit(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["eager", "function"])
 def test_training_goes_on_from_the_last_commit(mode: str) -> None:
     goes_on_from_the_last_commit(mode)
+
+
+@pytest.mark.parametrize("mode", ["eager", "function"])
+def test_training_goes_on_when_a_rank_has_failed(mode: str) -> None:
+    after, began = train(mode, leave_at=5, fails=True)
+    assert began == [0, 3]
+    assert after == train(mode, leave_at=-1)[0]
 
 
 @pytest.mark.usefixtures("xla")
