@@ -1,9 +1,9 @@
 #include "launcher/agent/rendezvous_probe.h"
 
-#include <netinet/in.h>
-
 #include <memory>
 #include <utility>
+
+#include "runtime/base/internet_address.h"
 
 namespace hvd::launcher {
 
@@ -28,19 +28,16 @@ void RendezvousProbe::try_next() {
 }
 
 Status RendezvousProbe::connect(const std::string& address) {
-  sockaddr_storage target = {};
-  int rc = uv_ip4_addr(address.c_str(), port_, reinterpret_cast<sockaddr_in*>(&target));
-  if (rc != 0) rc = uv_ip6_addr(address.c_str(), port_, reinterpret_cast<sockaddr_in6*>(&target));
-  if (rc != 0) return Status::invalid_argument("not a numeric address");
+  const auto target = InternetAddress::parse(address, port_);
+  if (!target) return Status::invalid_argument("not a numeric address");
   socket_.init(this, [&](uv_tcp_t* raw) { return uv_tcp_init(loop_.get(), raw); });
   auto request = std::make_unique<uv_connect_t>();
-  rc = uv_tcp_connect(request.get(), socket_.get(), reinterpret_cast<const sockaddr*>(&target),
-                      [](uv_connect_t* raw, int result) {
-                        const std::unique_ptr<uv_connect_t> owned(raw);
-                        auto* self = static_cast<RendezvousProbe*>(raw->handle->data);
-                        if (self == nullptr) return;  // given up meanwhile
-                        self->answered(result == 0 ? Status::ok() : Status::internal(uv_strerror(result)));
-                      });
+  const int rc = uv_tcp_connect(request.get(), socket_.get(), target->get(), [](uv_connect_t* raw, int result) {
+    const std::unique_ptr<uv_connect_t> owned(raw);
+    auto* self = static_cast<RendezvousProbe*>(raw->handle->data);
+    if (self == nullptr) return;  // given up meanwhile
+    self->answered(result == 0 ? Status::ok() : Status::internal(uv_strerror(result)));
+  });
   if (rc != 0) return Status::internal(uv_strerror(rc));
   static_cast<void>(request.release());  // the callback owns it
   return Status::ok();

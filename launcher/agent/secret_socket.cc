@@ -81,9 +81,9 @@ class SecretSocket::Client {
     ByteWriter out;
     out.reserve(rendezvous::kAgentAnswerBytes);  // bytes that grow leave a copy behind
     out.put_raw(as_bytes(magic));
-    ByteReader in(ByteSpan(request_).subspan(magic.size()));
-    const auto kind = in.get<std::uint8_t>();
-    const auto rank = in.get<std::int32_t>();
+    FieldReader io(ByteSpan(request_).subspan(magic.size()));
+    const auto kind = io.in.get<std::uint8_t>();
+    const auto rank = io.in.get<std::int32_t>();
     switch (kind) {
       case rendezvous::kAgentRequestCredentials:
         out.put(rendezvous::kAgentAnswerOk);
@@ -99,9 +99,7 @@ class SecretSocket::Client {
       }
       case rendezvous::kAgentRequestWork: {
         rendezvous::RankWork work;
-        for (std::uint64_t* number : {&work.collectives, &work.bytes, &work.waited_us, &work.session_us}) {
-          *number = in.get<std::uint64_t>();
-        }
+        fields(io, work);
         owner_.on_work_(work);
         out.put(rendezvous::kAgentAnswerOk);
         break;

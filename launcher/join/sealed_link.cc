@@ -1,7 +1,6 @@
 #include "launcher/join/sealed_link.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/base/internet_address.h"
 #include "runtime/config/parse_value.h"
 #include "runtime/crypto/secret_file.h"
 
@@ -22,14 +22,8 @@ namespace {
 
 // "address port" of one end of the connection, as LeaseWatch reads it; "" where there is none.
 std::string end_text(int fd, int (*name_of)(int, sockaddr*, socklen_t*)) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  char host[NI_MAXHOST] = {};
-  char port[NI_MAXSERV] = {};
-  const bool ok = name_of(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
-                  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), port,
-                                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0;
-  return ok ? std::string(host) + " " + port : "";
+  InternetAddress end;
+  return name_of(fd, end.get(), &end.size) == 0 ? end.ip() + " " + std::to_string(end.port()) : "";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/internet_address.h"
 
 namespace hvd::launcher {
 namespace {
@@ -52,26 +53,13 @@ bool is_own_address(const std::vector<InterfaceAddress>& own, std::string_view a
 }
 
 std::string source_address_towards(const std::string& address) {
-  sockaddr_storage target = {};
-  socklen_t size = 0;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&target);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&target);
-  if (::inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(9);
-    size = sizeof(sockaddr_in);
-  } else if (::inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(9);
-    size = sizeof(sockaddr_in6);
-  } else {
-    return "";
-  }
-  const Fd fd(::socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid() || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&target), size) != 0) return "";
-  size = sizeof(target);
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&target), &size) != 0) return "";
-  return numeric(reinterpret_cast<const sockaddr*>(&target));
+  const auto target = InternetAddress::parse(address, 9);
+  if (!target || is_link_local(target->get())) return "";
+  const Fd fd(::socket(target->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), target->get(), target->size) != 0) return "";
+  InternetAddress source;
+  if (::getsockname(fd.get(), source.get(), &source.size) != 0) return "";
+  return source.ip();
 }
 
 }  // namespace hvd::launcher

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/internet_address.h"
 
 namespace hvd::launcher {
 namespace {
@@ -26,22 +27,11 @@ struct Request {
 };
 
 Result<sockaddr_storage> endpoint(const std::string& ip, const std::string& port_text) {
-  sockaddr_storage out = {};
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
   const bool has_port = error == std::errc() && end == port_text.data() + port_text.size() && port != 0;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&out);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out);
-  if (has_port && ::inet_pton(AF_INET, ip.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    return out;
-  }
-  if (has_port && ::inet_pton(AF_INET6, ip.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    return out;
-  }
+  const auto address = has_port ? InternetAddress::parse(ip, port) : std::nullopt;
+  if (address) return address->storage;
   return Status::invalid_argument("'" + ip + " " + port_text + "' is not an address and a port");
 }
 

@@ -138,10 +138,7 @@ void fields(auto& io, Is<StalledMessage> auto& message) {
 }
 void fields(auto& io, Is<WorkedMessage> auto& message) {
   process(io, message.process);
-  io.number(message.work.collectives);
-  io.number(message.work.bytes);
-  io.number(message.work.waited_us);
-  io.number(message.work.session_us);
+  fields(io, message.work);
 }
 void fields(auto& io, Is<StoppedMessage> auto& message) {
   process(io, message.process);

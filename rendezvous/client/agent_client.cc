@@ -110,12 +110,7 @@ Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline de
 }
 
 Status report_work(const std::string& agent_name, const RankWork& work, Deadline deadline) {
-  ByteWriter out;
-  out.put(work.collectives);
-  out.put(work.bytes);
-  out.put(work.waited_us);
-  out.put(work.session_us);
-  return tell(agent_name, kAgentRequestWork, out.take(), deadline);
+  return tell(agent_name, kAgentRequestWork, encode_fields(work), deadline);
 }
 
 Status report_stall(const std::string& agent_name, int rank) {

@@ -33,10 +33,10 @@ std::pair<Found, int> look_up(const std::string& host, std::uint16_t port, int f
   return {Found(found, freeaddrinfo), error};
 }
 
-std::vector<SocketAddress> addresses_of(const Found& found) {
-  std::vector<SocketAddress> addresses;
+std::vector<InternetAddress> addresses_of(const Found& found) {
+  std::vector<InternetAddress> addresses;
   for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
-    SocketAddress& address = addresses.emplace_back();
+    InternetAddress& address = addresses.emplace_back();
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
     address.size = one->ai_addrlen;
   }
@@ -49,7 +49,7 @@ struct Lookup {
   std::uint16_t port = 0;
   Fd done;  // an eventfd, readable once the answer is here
   std::mutex mutex;
-  std::vector<SocketAddress> addresses;
+  std::vector<InternetAddress> addresses;
   int error = 0;
 };
 
@@ -69,27 +69,19 @@ Status unknown_host(const std::string& host, int error) {
   return error == EAI_MEMORY || error == EAI_SYSTEM ? Status::internal(text) : Status::peer_lost(text);
 }
 
-std::string numeric_text(const SocketAddress& address) {
-  char host[NI_MAXHOST] = {};
-  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.size, host, sizeof(host),
-                                nullptr, 0, NI_NUMERICHOST);
-  return error == 0 ? host : "?";
-}
-
-Result<Fd> connect_to(const SocketAddress& address, const Deadline& deadline, int wake_fd) {
+Result<Fd> connect_to(const InternetAddress& address, const Deadline& deadline, int wake_fd) {
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
   const int on = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  HVD_RETURN_IF_ERROR(
-      connect_socket(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size, deadline, wake_fd));
+  HVD_RETURN_IF_ERROR(connect_socket(fd.get(), address.get(), address.size, deadline, wake_fd));
   return fd;
 }
 
 }  // namespace
 
-Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, const Deadline& deadline,
-                                           int wake_fd) {
+Result<std::vector<InternetAddress>> resolve(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                                             int wake_fd) {
   if (const auto [found, error] = look_up(host, port, AI_NUMERICHOST); error == 0) return addresses_of(found);
   const auto lookup = std::make_shared<Lookup>();
   lookup->host = host;
@@ -108,7 +100,7 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
   return lookup->addresses;
 }
 
-Result<Fd> connect_to_any(std::span<const SocketAddress> addresses, const Deadline& deadline, int wake_fd) {
+Result<Fd> connect_to_any(std::span<const InternetAddress> addresses, const Deadline& deadline, int wake_fd) {
   std::string causes;
   bool lost = false;
   for (std::size_t at = 0; at < addresses.size(); ++at) {
@@ -116,7 +108,7 @@ Result<Fd> connect_to_any(std::span<const SocketAddress> addresses, const Deadli
     auto fd = connect_to(addresses[at], Deadline::at(std::min(deadline.when(), SteadyClock::now() + share)), wake_fd);
     if (fd.is_ok() || fd.status().code() == StatusCode::kAborted || addresses.size() == 1) return fd;
     lost = lost || fd.status().code() == StatusCode::kPeerLost;
-    causes += (causes.empty() ? "" : ", ") + numeric_text(addresses[at]) + ": " + fd.status().message();
+    causes += (causes.empty() ? "" : ", ") + addresses[at].ip() + ": " + fd.status().message();
   }
   return lost ? Status::peer_lost(causes) : Status::timeout(causes);
 }
@@ -127,12 +119,11 @@ Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadli
 }
 
 Result<std::string> peer_address(const Fd& socket) {
-  SocketAddress address;
-  address.size = sizeof(address.storage);
-  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) {
+  InternetAddress address;
+  if (getpeername(socket.get(), address.get(), &address.size) != 0) {
     return socket_error("getpeername", errno);
   }
-  return numeric_text(address);
+  return address.ip();
 }
 
 }  // namespace hvd::rendezvous

@@ -6,6 +6,7 @@
 
 #include "rendezvous/protocol/seat.h"
 #include "runtime/base/deadline.h"
+#include "runtime/base/fields.h"
 #include "runtime/crypto/secret.h"
 
 // The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract, and one for each process, so that
@@ -33,6 +34,12 @@ struct RankWork {
 
   bool operator==(const RankWork&) const = default;
 };
+void fields(auto& io, Is<RankWork> auto& work) {
+  io.number(work.collectives);
+  io.number(work.bytes);
+  io.number(work.waited_us);
+  io.number(work.session_us);
+}
 inline constexpr std::size_t kAgentWorkBytes = 4 * sizeof(std::uint64_t);
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::uint8_t kAgentAnswerNo = 1;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/loop/loop.h"
 #include "runtime/transport/auth/listener.h"
 #include "runtime/transport/control/control_inbox.h"
@@ -20,59 +18,6 @@
 
 namespace hvd::transport {
 namespace {
-
-// Composition root of the transport: owns hvd-net, the listener, the inbox of control connections and the data plane,
-// and routes authenticated streams to them. In a forked child every call fails and the destructor leaves everything
-// behind: its threads do not exist there.
-class FabricImpl final : public Fabric {
- public:
-  FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening);
-  ~FabricImpl() override;
-
-  const Bytes& address_row() const override { return encoded_row_; }
-  Status open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) override;
-  Result<std::unique_ptr<ControlLinks>> connect_control(uv_loop_s* engine_loop,
-                                                        std::function<void(std::function<void()>)> post, int parent,
-                                                        std::span<const int> children, ControlHandler& handler,
-                                                        Deadline deadline) override;
-  Result<std::vector<RouteTry>> try_routes(Millis limit, Deadline deadline) override;
-  Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
-  Status connect_data(std::span<const ExpectedMessage> messages) override;
-  void use_sockets(int number) override;
-  ContextProgress progress(std::uint64_t context_id) override;
-  void abort_context(std::uint64_t context_id, const Status& why) override;
-  void abort(const Status& why) override;
-
- private:
-  // The parts that have threads or sockets, so that a forked child can leave them alone as a whole.
-  struct Parts {
-    ControlInbox inbox;
-    std::shared_ptr<DataPlane> data;
-    std::unique_ptr<Listener> listener;  // hvd-net only, like net_watch
-    std::unique_ptr<NetWatch> net_watch;
-    loop::Loop net{"hvd-net"};  // last: its thread ends first
-  };
-  // What open() fixed.
-  struct Session {
-    std::uint64_t epoch;
-    crypto::Secret control_key;
-    RowSource& rows;
-  };
-
-  Status usable() const;
-  Result<Session> session();
-  void on_stream(const Hello& hello, Stream stream);
-  Hello control_hello(const Session& session, int to_rank) const;
-  Result<ControlStream> connect_parent(const Session& session, int parent, Deadline deadline);
-
-  const FabricOptions options_;
-  const AddressRow row_;
-  const Bytes encoded_row_;
-  const int generation_;
-  std::unique_ptr<Parts> parts_;
-  Mutex mutex_;
-  std::optional<Session> session_;
-};
 
 Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const ListenOptions& options) {
   if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
@@ -104,6 +49,14 @@ Result<std::vector<InterfaceAddress>> addresses_for_row(const ListenOptions& opt
 
 }  // namespace
 
+struct Fabric::Parts {
+  ControlInbox inbox;
+  std::shared_ptr<DataPlane> data;
+  std::unique_ptr<Listener> listener;  // hvd-net only, like net_watch
+  std::unique_ptr<NetWatch> net_watch;
+  loop::Loop net{"hvd-net"};  // last: its thread ends first
+};
+
 struct ListeningSockets {
   AddressRow row;
   std::vector<ForkFd> fds;
@@ -131,8 +84,7 @@ Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options,
     return Status::invalid_argument("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                                     " is not possible");
   }
-  return std::unique_ptr<Fabric>(
-      std::make_unique<FabricImpl>(options, std::move(listening->row), std::move(listening->fds)));
+  return std::unique_ptr<Fabric>(new Fabric(options, std::move(listening->row), std::move(listening->fds)));
 }
 
 Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
@@ -140,7 +92,7 @@ Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
   return create(options, sockets);
 }
 
-FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening)
+Fabric::Fabric(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening)
     : options_(options),
       row_(std::move(row)),
       encoded_row_(row_.encode()),
@@ -163,7 +115,7 @@ FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector
   });
 }
 
-FabricImpl::~FabricImpl() {
+Fabric::~Fabric() {
   if (generation_ != fork_generation()) {
     // In a forked child: joining or closing would wait for threads that do not exist.
     [[maybe_unused]] Parts* left_behind = parts_.release();
@@ -178,12 +130,12 @@ FabricImpl::~FabricImpl() {
   parts_->data->close();
 }
 
-Status FabricImpl::usable() const {
+Status Fabric::usable() const {
   if (generation_ == fork_generation()) return Status::ok();
   return Status::aborted("used after fork: connections belong to the process that made them; call init() in the child");
 }
 
-Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) {
+Status Fabric::open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) {
   HVD_RETURN_IF_ERROR(usable());
   const AcceptorIdentity identity{
       epoch, options_.rank, options_.size, secret.derive("ctl", epoch), secret.derive("data", epoch), options_.tls};
@@ -198,14 +150,14 @@ Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSo
   return Status::ok();
 }
 
-Result<FabricImpl::Session> FabricImpl::session() {
+Result<Fabric::Session> Fabric::session() {
   HVD_RETURN_IF_ERROR(usable());
   const MutexLock lock(mutex_);
   if (!session_) return Status::precondition("the fabric is not open yet");
   return *session_;
 }
 
-void FabricImpl::on_stream(const Hello& hello, Stream stream) {
+void Fabric::on_stream(const Hello& hello, Stream stream) {
   if (hello.kind == ConnectionKind::kControl) {
     parts_->inbox.put(hello.from_rank, {std::move(stream), hello.host_name});
   } else {
@@ -213,7 +165,7 @@ void FabricImpl::on_stream(const Hello& hello, Stream stream) {
   }
 }
 
-Hello FabricImpl::control_hello(const Session& session, int to_rank) const {
+Hello Fabric::control_hello(const Session& session, int to_rank) const {
   Hello hello;
   hello.kind = ConnectionKind::kControl;
   hello.tls = options_.tls;
@@ -224,7 +176,7 @@ Hello FabricImpl::control_hello(const Session& session, int to_rank) const {
   return hello;
 }
 
-Result<ControlStream> FabricImpl::connect_parent(const Session& session, int parent, Deadline deadline) {
+Result<ControlStream> Fabric::connect_parent(const Session& session, int parent, Deadline deadline) {
   HVD_FAILPOINT_RETURN("control.parent");
   HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(std::span(&parent, 1), deadline));
   if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(parent));
@@ -235,10 +187,10 @@ Result<ControlStream> FabricImpl::connect_parent(const Session& session, int par
   return ControlStream{std::move(stream), row.value().host.host_name};
 }
 
-Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* engine_loop,
-                                                                  std::function<void(std::function<void()>)> post,
-                                                                  int parent, std::span<const int> children,
-                                                                  ControlHandler& handler, Deadline deadline) {
+Result<std::unique_ptr<ControlLinks>> Fabric::connect_control(uv_loop_s* engine_loop,
+                                                              std::function<void(std::function<void()>)> post,
+                                                              int parent, std::span<const int> children,
+                                                              ControlHandler& handler, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const Session session, this->session());
   auto set = std::make_shared<ControlLinkSet>(engine_loop, handler);
   if (parent >= 0) {
@@ -254,7 +206,7 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
   return std::unique_ptr<ControlLinks>(std::make_unique<ControlLinksImpl>(set));
 }
 
-Result<std::vector<RouteTry>> FabricImpl::try_routes(Millis limit, Deadline deadline) {
+Result<std::vector<RouteTry>> Fabric::try_routes(Millis limit, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const Session session, this->session());
   std::vector<int> others;
   // Each begins with another, that not all call the same at once.
@@ -271,32 +223,32 @@ Result<std::vector<RouteTry>> FabricImpl::try_routes(Millis limit, Deadline dead
                                peers);
 }
 
-Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t context_id, std::vector<int> ranks) {
+Result<std::shared_ptr<gloo::Context>> Fabric::make_context(std::uint64_t context_id, std::vector<int> ranks) {
   HVD_RETURN_IF_ERROR(session().status());
   HVD_FAILPOINT_RETURN("data.context");
   return make_gloo_context(parts_->data, context_id, std::move(ranks));
 }
 
-Status FabricImpl::connect_data(std::span<const ExpectedMessage> messages) {
+Status Fabric::connect_data(std::span<const ExpectedMessage> messages) {
   HVD_RETURN_IF_ERROR(session().status());
   HVD_RETURN_IF_ERROR(parts_->data->usable());
   return parts_->data->ensure_connected(messages);
 }
 
-void FabricImpl::use_sockets(int number) {
+void Fabric::use_sockets(int number) {
   if (usable().is_ok()) parts_->data->use_sockets(number);
 }
 
-ContextProgress FabricImpl::progress(std::uint64_t context_id) {
+ContextProgress Fabric::progress(std::uint64_t context_id) {
   if (!usable().is_ok()) return {};
   return parts_->data->progress_of(context_id);
 }
 
-void FabricImpl::abort_context(std::uint64_t context_id, const Status& why) {
+void Fabric::abort_context(std::uint64_t context_id, const Status& why) {
   if (usable().is_ok()) parts_->data->abort_context(context_id, why);
 }
 
-void FabricImpl::abort(const Status& why) {
+void Fabric::abort(const Status& why) {
   if (!usable().is_ok()) return;
   parts_->data->abort(why);
   parts_->inbox.abort(why);

@@ -135,7 +135,8 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(output.value().process == kProcess);
   CHECK(output.value().stream == OutputStream::kResult);
   CHECK(output.value().bytes == Bytes{0, 255, 10});
-  CHECK(decode<OutputEndMessage>(encode(OutputEndMessage{kProcess, OutputStream::kStderr})).value().process == kProcess);
+  CHECK(decode<OutputEndMessage>(encode(OutputEndMessage{kProcess, OutputStream::kStderr})).value().process ==
+        kProcess);
 
   CHECK(decode<FailingMessage>(encode(FailingMessage{kProcess})).value().process == kProcess);
   CHECK_FALSE(decode<FailingMessage>(encode(FailingMessage{kProcess})).value().is_leaving);
@@ -199,8 +200,8 @@ TEST_CASE("Messages with values out of range are refused", "[unit][launch_protoc
   CHECK_FALSE(decode<EndedMessage>(encode(EndedMessage{kProcess, 256, 0})).is_ok());
   CHECK_FALSE(decode<NotStartedMessage>(encode(NotStartedMessage{kProcess, 0, ""})).is_ok());
   CHECK_FALSE(decode<ShutdownMessage>(Bytes{2}).is_ok());
-  CHECK_FALSE(
-      decode<OutputMessage>(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk + 1)})).is_ok());
+  CHECK_FALSE(decode<OutputMessage>(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk + 1)}))
+                  .is_ok());
 }
 
 TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]") {
@@ -236,5 +237,6 @@ TEST_CASE("What agents are told of those below them survives the round trip, and
   CHECK(decode<LaunchBelowMessage>(encode(launch)).value().slots == 2);
   CHECK(decode<LaunchBelowMessage>(encode(launch)).value().announces_threads);
   launch.slots = 0;
-  CHECK(decode<LaunchBelowMessage>(encode(launch)).status().message() == "launch-below frame: slots 0: expected 1 .. 4096");
+  CHECK(decode<LaunchBelowMessage>(encode(launch)).status().message() ==
+        "launch-below frame: slots 0: expected 1 .. 4096");
 }

@@ -17,7 +17,7 @@ namespace {
 // A name that is certainly nobody's (RFC 6761).
 constexpr const char* kNobody = "nobody.invalid";
 
-SocketAddress numeric(const std::string& address, std::uint16_t port) {
+InternetAddress numeric(const std::string& address, std::uint16_t port) {
   return resolve(address, port, soon(), -1).value().front();
 }
 
@@ -43,12 +43,12 @@ TEST_CASE("The first address refuses and the next one is taken", "[multi][rendez
   const auto secret = crypto::Secret::random();
   const auto server = serve(secret, {"127.0.0.1"});
   const std::uint16_t port = server->port();
-  const std::vector<SocketAddress> both = {numeric("127.0.0.2", port), numeric("127.0.0.1", port)};
+  const std::vector<InternetAddress> both = {numeric("127.0.0.2", port), numeric("127.0.0.1", port)};
   const auto fd = connect_to_any(both, soon(), -1);
   REQUIRE(fd.is_ok());
   CHECK(peer_address(fd.value()).value() == "127.0.0.1");
 
-  const std::vector<SocketAddress> neither = {numeric("127.0.0.2", port), numeric("127.0.0.3", port)};
+  const std::vector<InternetAddress> neither = {numeric("127.0.0.2", port), numeric("127.0.0.3", port)};
   const Status error = connect_to_any(neither, soon(), -1).status();
   CHECK(error.code() == StatusCode::kPeerLost);
   CHECK(error.message() == "127.0.0.2: connection refused, 127.0.0.3: connection refused");

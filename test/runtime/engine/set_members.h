@@ -71,10 +71,10 @@ class Observed final : public collectives::CollectiveBackend {
 // What a rank has of the engine, with the strict backend first and Gloo after it. Its thread plays the engine's.
 class Member {
  public:
-  Member(int rank, int size, StrictBackends& strict, collectives::MemoryStore& store)
+  Member(int rank, int size, StrictBackends& strict, transport::Fabric& fabric)
       : rank_(rank),
         size_(size),
-        gloo_(rank, size, store),
+        fabric_(fabric),
         table_(rank, topology::initial_sets(size), recorder_),
         executor_(rank, table_, recorder_,
                   [this, &strict](const topology::ProcessSet& set) {
@@ -113,7 +113,7 @@ class Member {
  private:
   std::shared_ptr<collectives::BackendList> make_list(StrictBackends& strict) {
     collectives::GlooContextSource source;
-    source.make = [this] { return gloo_.make(); };
+    source.make = collectives::contexts_of(fabric_, collectives::all_of(size_)).make;
     std::vector<std::unique_ptr<collectives::CollectiveBackend>> list;
     list.push_back(std::make_unique<Observed>(strict.backend(rank_), log_));
     list.push_back(std::make_unique<Observed>(std::make_unique<collectives::GlooBackend>(std::move(source)), log_));
@@ -140,7 +140,7 @@ class Member {
   const int rank_;
   const int size_;
   const std::shared_ptr<Observed::Log> log_ = std::make_shared<Observed::Log>();
-  collectives::ContextSource gloo_;
+  transport::Fabric& fabric_;
   recorder::FlightRecorder recorder_;
   OperationTable table_;
   Executor executor_;
@@ -151,12 +151,12 @@ inline std::string run_members(StrictBackends& strict, const std::function<void(
   const int size = strict.ranks();
   test::Problems problems;
   {
-    collectives::MemoryStore store;
+    const test::FabricGroup fabrics = collectives::loopback_fabrics(size);
     std::barrier all_done(size);
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {
       threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](const std::stop_token&) {
-        Member member(rank, size, strict, store);
+        Member member(rank, size, strict, fabrics.of(rank));
         body(member, problems);
         all_done.arrive_and_wait();
       }));

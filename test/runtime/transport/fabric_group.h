@@ -67,6 +67,8 @@ struct ClosedFabrics {
     }
   }
 
+  transport::Fabric& of(int rank) const { return *fabrics[static_cast<std::size_t>(rank)]; }
+
   MapRowSource rows;  // outlives the fabrics
   std::vector<std::unique_ptr<transport::Fabric>> fabrics;
 };
@@ -74,7 +76,8 @@ struct ClosedFabrics {
 // The same, open in one epoch.
 struct FabricGroup : ClosedFabrics {
   explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000), bool tls = false)
-      : ClosedFabrics(size, options_of(timeout, tls)) {
+      : FabricGroup(size, epoch, options_of(timeout, tls)) {}
+  FabricGroup(int size, std::uint64_t epoch, const transport::FabricOptions& options) : ClosedFabrics(size, options) {
     for (auto& fabric : fabrics) REQUIRE(fabric->open(epoch, test_secret(), rows).is_ok());
   }
 

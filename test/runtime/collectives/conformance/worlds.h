@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,25 +34,13 @@ class ShmWorld final : public World {
 // Over loopback.
 class GlooWorld final : public World {
  public:
-  explicit GlooWorld(int size) {
-    for (int rank = 0; rank < size; ++rank) sources_.emplace_back(rank, size, store_);
-  }
+  explicit GlooWorld(int size) : fabrics_(loopback_fabrics(size)) {}
   std::unique_ptr<CollectiveBackend> backend(const std::vector<int>& members, int rank, std::uint64_t set) override {
-    ContextSource& source = sources_[static_cast<std::size_t>(rank)];
-    return std::make_unique<GlooBackend>(
-        GlooContextSource{.make = [&source, set, members] { return source.make(set + 1, members); },
-                          .connect =
-                              [&source, members](std::span<const transport::ExpectedMessage> all) {
-                                std::vector<transport::ExpectedMessage> by_rank(all.begin(), all.end());
-                                for (auto& message : by_rank)
-                                  message.peer = members[static_cast<std::size_t>(message.peer)];
-                                return source.connect(by_rank);
-                              }});
+    return std::make_unique<GlooBackend>(contexts_of(fabrics_.of(rank), members, set + 1));
   }
 
  private:
-  MemoryStore store_;
-  std::deque<ContextSource> sources_;
+  const test::FabricGroup fabrics_;
 };
 
 // Ranks dealt out to hosts in turn: to two, or from seven ranks on to three of unequal sizes.
@@ -132,12 +119,6 @@ inline void run_sets(World& world, const std::vector<std::vector<int>>& sets, co
     }
   }
   threads.clear();
-}
-
-inline std::vector<int> all_of(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace hvd::collectives

@@ -68,15 +68,13 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
 
 TEST_CASE("An alltoall connects to whom it exchanges something with first, and fails where it cannot",
           "[multi][collectives]") {
-  MemoryStore store;
-  ContextSource source(2, 4, store);  // alone: no connection is made
+  const test::FabricGroup fabrics = loopback_fabrics(4);
   std::vector<transport::ExpectedMessage> asked;
-  GlooBackend backend({.make = [&] { return source.make(); },
-                       .connect =
-                           [&](std::span<const transport::ExpectedMessage> messages) {
-                             asked.assign(messages.begin(), messages.end());
-                             return Status::peer_lost("rank 1 is gone");
-                           }});
+  GlooBackend backend({.make = contexts_of(fabrics.of(2), all_of(4)).make,
+                       .connect = [&](std::span<const transport::ExpectedMessage> messages) {
+                         asked.assign(messages.begin(), messages.end());
+                         return Status::peer_lost("rank 1 is gone");
+                       }});
   const std::vector<std::uint8_t> in(9);
   std::vector<std::uint8_t> out(9);
   CollectiveCall call{.op = OpType::kAlltoall, .dtype = DataType::kUint8, .input = in.data(), .output = out.data()};
