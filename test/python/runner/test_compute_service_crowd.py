@@ -73,7 +73,7 @@ def test_a_crowd_of_silent_strangers_keeps_no_client_out(crowded: ComputeService
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work, worker) for worker in range(8)]:
-            done.result(60)
+            done.result(240)  # bounds a hang: who comes waits for the thousand before it, on whatever share of a core
 
 
 def serve_one(connection: socket.socket) -> None:

@@ -133,10 +133,10 @@ class ComputeClient:
 
     def _converse(self, address: Address, message: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """Sends one request; returns its reply and this host's address. Errors: OSError, EOFError, BadMessage."""
-        end = time.monotonic() + _wire.REQUEST_DEADLINE_S
         with socket.create_connection(address, timeout=_wire.REQUEST_DEADLINE_S) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             client_nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
+            end = time.monotonic() + _wire.GREETING_DEADLINE_S
             connection.sendall(_wire.hello(self._key, client_nonce))
             server_nonce = _wire.nonce_of(_receive(connection, _wire.GREETING_LENGTH, end))
             sealed, digest = _wire.seal_request(self._key, server_nonce, client_nonce, message)

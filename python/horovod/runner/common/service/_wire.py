@@ -23,7 +23,8 @@ MAGIC = b"HVDCOMP2"
 NONCE_LENGTH = 32
 GREETING_LENGTH = len(MAGIC) + NONCE_LENGTH
 LONGEST_MESSAGE = 16 * 1024  # bytes of JSON
-REQUEST_DEADLINE_S = 5.0  # for greeting, request and reply together, without what the request waits for
+GREETING_DEADLINE_S = 30.0  # until a service on a busy host has accepted all who came before: its backlog is long
+REQUEST_DEADLINE_S = 5.0  # to connect; for a request; twice for its reply, without what it waits for
 LONGEST_WAIT_S = 24 * 3600.0
 
 _LENGTH = struct.Struct("!I")
