@@ -35,15 +35,20 @@ class MissingModules(MetaPathFinder):
 
     `from package import name` asks for a module too, where the package has no such name. It passes over an error that
     has the module's name as its `name`, to say "cannot import name" itself: these errors have none. Whoever only asks
-    whether a module is there, by importlib.util.find_spec(), gets None, as for any other.
+    whether a module is there, by importlib.util.find_spec() or the finders, gets None, as for any other.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         reason = _reason_for(name) if name.startswith("horovod.") else None
-        only_asked = sys._getframe(2).f_globals.get("__name__") == "importlib.util"  # over importlib's _find_spec()
-        if reason is not None and not only_asked:
+        if reason is not None and _imports_by(sys._getframe(1)):
             raise ModuleNotFoundError(f"{name}: {reason}")
         return None
+
+
+def _imports_by(frame: FrameType) -> bool:
+    """Whether the frame, which has called a finder, is that of importlib's _find_spec() on behalf of an import."""
+    callers = [one.f_globals.get("__name__") for one in (frame, frame.f_back) if one is not None]
+    return callers[0] == "importlib._bootstrap" and callers[-1] != "importlib.util"
 
 
 def getattr_for(module: str, names: str) -> Callable[[str], Any]:

@@ -12,6 +12,7 @@ import pytest
 
 import horovod
 from horovod import _missing
+from jobs import run_to_end
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,14 @@ def test_whether_a_module_is_there_may_be_asked() -> None:
     assert importlib.util.find_spec("horovod.runner.launch") is not None
     with pytest.raises(ModuleNotFoundError, match="start jobs with horovodrun"):
         importlib.import_module("horovod.runner.gloo_run")
+
+
+def test_finders_may_be_asked_one_by_one() -> None:
+    ask = "import sys, horovod\nfor one in sys.meta_path: assert one.find_spec({!r}, None) is None"
+    for name in ("sparkling", "horovod.runner.gloo_run"):
+        exec(ask.format(name), {})
+        job = run_to_end([sys.executable, "-c", ask.format(name)])  # where nobody has called the script
+        assert job.code == 0, job.text
 
 
 def test_other_names_are_missing_as_ever() -> None:

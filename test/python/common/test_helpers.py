@@ -142,6 +142,8 @@ def test_installed_version_is_compared_with_the_recorded_one(tmp_path: Any, monk
 def test_the_package_has_horovods_extras() -> None:
     names = "all-frameworks keras mxnet pytorch pytorch-spark ray spark tensorflow tensorflow-cpu tensorflow-gpu"
     assert set(names.split()) <= set(metadata.metadata("horovod-gloo").get_all("Provides-Extra") or ())
+    for extra in ("spark", "pytorch-spark"):  # pyspark, pyarrow and torch come without numpy, which estimators need
+        assert f'numpy; extra == "{extra}"' in (metadata.requires("horovod-gloo") or ())
 
 
 def test_the_package_is_built_against_no_framework() -> None:
