@@ -27,9 +27,10 @@ class TensorSpec:
 class Described:
     """An optimizer without its tensors: options by group, state by position of the parameter.
 
-    `other` is state whose keys are not parameters.
+    `sizes`: how many parameters each group has. `other` is state whose keys are not parameters.
     """
 
+    sizes: list[int]
     options: list[dict[str, Any]]
     state: dict[int, dict[str, Any]]
     other: dict[Any, Any]
@@ -58,20 +59,25 @@ def describe(optimizer: Optimizer) -> Described:
                 for key, value in optimizer.state[parameter].items()
             }
     return Described(
+        sizes=_group_sizes(optimizer),
         options=[{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups],
         state=state,
         other={key: value for key, value in optimizer.state.items() if key not in own},
     )
 
 
+def _group_sizes(optimizer: Optimizer) -> list[int]:
+    return [len(group["params"]) for group in optimizer.param_groups]
+
+
 def apply_described(optimizer: Optimizer, root: Described) -> None:
     """Sets the described options and state; tensors that are broadcast in place are allocated, without values."""
     parameters = list(parameters_of(optimizer))
-    if len(root.options) != len(optimizer.param_groups) or any(p >= len(parameters) for p in root.state):
+    sizes = _group_sizes(optimizer)
+    if sizes != root.sizes:
         raise ValueError(
-            f"broadcast_optimizer_state: this rank's optimizer has {len(parameters)} parameters in "
-            f"{len(optimizer.param_groups)} groups, the root's has {len(root.options)} groups and state for "
-            f"{len(root.state)} parameters"
+            f"broadcast_optimizer_state: the groups of this rank's optimizer have {sizes} parameters, those of the "
+            f"root's {root.sizes}"
         )
     for group, options in zip(optimizer.param_groups, root.options, strict=True):
         for key, value in options.items():
