@@ -1,5 +1,6 @@
 #include "runtime/base/internet_address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
@@ -8,6 +9,9 @@
 namespace hvd {
 
 std::optional<InternetAddress> InternetAddress::parse(const std::string& ip, std::uint16_t port) {
+  // Left to itself, getaddrinfo takes 127.1 as well, and 010.0.0.1 as 8.0.0.1.
+  in_addr dotted{};
+  if (ip.find(':') == std::string::npos && ::inet_pton(AF_INET, ip.c_str(), &dotted) != 1) return std::nullopt;
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;

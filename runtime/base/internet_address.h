@@ -13,7 +13,7 @@ struct InternetAddress {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
 
-  // Of a numeric address; no resolver is asked.
+  // Of a numeric address, IPv4 as four decimal numbers, IPv6 without brackets; no resolver is asked.
   static std::optional<InternetAddress> parse(const std::string& ip, std::uint16_t port);
 
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
