@@ -80,8 +80,10 @@ Status DiscoveryRunner::spawn() {
 // What it has left behind may hold its stdout for as long as it likes.
 void DiscoveryRunner::limit_reached() {
   end_script();
-  was_late_ = !status_;
-  if (was_late_) return;
+  if (!status_) {
+    was_late_ = true;
+    return;
+  }
   reader_->close();
   ended();
 }
