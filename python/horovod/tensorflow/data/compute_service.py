@@ -17,6 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod._common.calls import run_without_tensor
+from horovod._common.native import core
 from horovod.runner.common.service.compute_service import ComputeClient
 
 __all__ = ["TfDataServiceConfig", "compute_worker_fn", "send_to_data_service", "tf_data_service"]
@@ -205,7 +207,7 @@ tf.data.Dataset.send_to_data_service = send_to_data_service
 def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
     """One process of the compute job: serves data until a client requests the shutdown of the compute service.
 
-    `compute_config`: of the job. Initialises Horovod if it is not initialised. TimeoutException if the dispatcher does
+    All ranks call it. `compute_config`: of the job. Initialises Horovod if it is not initialised. TimeoutException if the dispatcher does
     not register in time; ConnectionError if the service does not answer.
     """
     hvd.init()
@@ -228,3 +230,5 @@ def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
         servers.callback(worker._stop)
         client.register_worker_for_dispatcher(number, rank)
         client.wait_for_shutdown()
+        # A worker that is still starting waits for its dispatcher, also for one that has gone.
+        run_without_tensor(core.OP_BARRIER, "compute_worker_fn")
