@@ -207,8 +207,9 @@ tf.data.Dataset.send_to_data_service = send_to_data_service
 def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
     """One process of the compute job: serves data until a client requests the shutdown of the compute service.
 
-    All ranks call it. `compute_config`: of the job. Initialises Horovod if it is not initialised. TimeoutException if the dispatcher does
-    not register in time; ConnectionError if the service does not answer.
+    All ranks call it. `compute_config`: of the job. Initialises Horovod if it is not initialised. TimeoutException if
+    the dispatcher does not register in time; ConnectionError if the service does not answer; HorovodInternalError if
+    another rank is lost.
     """
     hvd.init()
     rank = hvd.rank()
