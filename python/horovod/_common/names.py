@@ -11,7 +11,7 @@ from __future__ import annotations
 from weakref import WeakSet
 
 from horovod._common.native import core
-from horovod._common.session import basics
+from horovod._common.session import follow_sessions
 from horovod.common.process_sets import _on_removal
 
 __all__ = ["AutomaticNames"]
@@ -34,6 +34,7 @@ class AutomaticNames:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], int] = {}
+        follow_sessions(self)
         _all.add(self)
 
     def make(self, prefix: str, process_set_id: int) -> str:
@@ -61,17 +62,12 @@ class AutomaticNames:
         """After the removal of a process set: a new set with the same id counts from 1 on all its members."""
         self._counts.pop((process_set_id, 0), None)
 
-    def restart(self) -> None:
-        """After shutdown(): the next session counts from 1."""
+    def on_session_start(self) -> None:
+        """Each session counts from 1."""
         self._counts.clear()
 
 
 _all: WeakSet[AutomaticNames] = WeakSet()
-
-
-def _restart_all() -> None:
-    for names in list(_all):
-        names.restart()
 
 
 def _forget_everywhere(process_set_id: int) -> None:
@@ -79,5 +75,4 @@ def _forget_everywhere(process_set_id: int) -> None:
         names.forget(process_set_id)
 
 
-basics._add_hooks(lambda _: None, _restart_all)
 _on_removal(_forget_everywhere)

@@ -150,8 +150,8 @@ def test_what_a_rank_leaves_behind_is_ended(start_job: StartJob) -> None:
 
 def test_what_a_rank_leaves_behind_may_tidy_up(start_job: StartJob, tmp_path: Path) -> None:
     ready, tidy = tmp_path / "ready", tmp_path / "tidy"
-    left = f"trap 'touch {tidy}; exit' TERM; touch {ready}; while :; do sleep 0.1; done"
-    script = f'setsid sh -c "{left}" & until [ -e {ready} ]; do sleep 0.01; done'
+    left = f"trap ': > {tidy}; exit' TERM; echo > {ready}; sleep 1000 & wait"
+    script = f'mkfifo {ready}; setsid sh -c "{left}" & read line < {ready}'
     assert start_job("-np", "1", "sh", "-c", script).wait() == 0
     assert tidy.exists()
 

@@ -15,7 +15,8 @@ from jobs import Job, run_to_end
 
 pytestmark = pytest.mark.takes(42)
 
-TRAINING = str(Path(__file__).parent / "scripts" / "data_service_training.py")
+SCRIPTS = Path(__file__).parent / "scripts"
+TRAINING = str(SCRIPTS / "data_service_training.py")
 WORKER = ("-m", "horovod.tensorflow.data.compute_worker")
 
 
@@ -45,6 +46,11 @@ def test_ranks_read_through_one_dispatcher(horovodrun: Any, horovodrun_path: str
         read(horovodrun, config, "own", "shared")
         assert (tmp_path / "compute.json").stat().st_mode & 0o777 == 0o600
         assert [one.name for one in tmp_path.iterdir()] == ["compute.json"]
+
+
+def test_a_dispatcher_stays_until_all_ranks_have_started(horovodrun: Any, tmp_path: Path) -> None:
+    job = horovodrun(2, str(SCRIPTS / "data_service_end.py"), str(tmp_path))
+    assert job.code == 0, job.text
 
 
 @pytest.mark.slow

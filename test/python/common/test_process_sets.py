@@ -177,5 +177,5 @@ def test_names_restart_and_are_given_back() -> None:
     names.forget(5)
     names.forget(6)
     assert names.make("x", 5) == "x.noname.1"
-    names.restart()
+    names.on_session_start()
     assert names.make("x", 0) == "x.noname.1"

@@ -44,7 +44,7 @@ void check_sum(const std::vector<float>& got, int ranks) {
 
 TEST_CASE("Gloo's allreduce sums on every rank", "[conformance][transport]") {
   each_stack([](const std::string& stack) {
-    for (const int size : {2, 3, 8}) {
+    for (const int size : {2, 3, 4, 8}) {
       GlooRanks ranks(stack, size);
       for (const auto algorithm : {gloo::AllreduceOptions::Algorithm::RING, gloo::AllreduceOptions::Algorithm::BCUBE}) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{300000}}) {
