@@ -28,10 +28,6 @@ def pair(dtype: torch.dtype = torch.float64, **options: Any) -> tuple[nn.Module,
     return model, optimizer, twin, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)
 
 
-def twin_backward(twin: nn.Module, step: int) -> None:
-    (sum(loss(twin, batch(rank, step)) for rank in range(hvd.size())) / hvd.size()).backward()
-
-
 def take_steps(model: nn.Module, optimizer: Any, count: int, first: int = 0) -> None:
     for step in range(first, first + count):
         optimizer.zero_grad()

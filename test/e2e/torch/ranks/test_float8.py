@@ -48,9 +48,8 @@ def test_movements(dtype: torch.dtype) -> None:
     assert_is(hvd.allgather(torch.empty((0, 2), dtype=dtype)), torch.empty((0, 2)), dtype)
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_another_type_on_another_rank_is_an_error_that_names_both(dtype: torch.dtype) -> None:
-    if hvd.size() == 1:
-        pytest.skip("needs two ranks")
     own = torch.ones(3).to(dtype) if hvd.rank() == 0 else torch.ones(3, dtype=torch.uint8)
     with pytest.raises(FAILURES, match=f"{str(dtype).removeprefix('torch.')}.*uint8|uint8.*float8"):
         hvd.allreduce(own, op=hvd.Sum, name="mixed")

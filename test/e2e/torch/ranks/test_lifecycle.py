@@ -18,6 +18,7 @@ import torch
 import horovod.torch as hvd
 from horovod._common.native import core
 from rank_world import comes_true
+from training import assert_all_ranks_hold, batch, loss, net, wrap
 from world import assert_same, assert_usable
 
 
@@ -165,6 +166,7 @@ def test_waiting_lets_other_python_threads_run(tmp_path: Path) -> None:
 
 
 def test_operations_from_several_threads() -> None:
+    """The main thread trains meanwhile, and changes how many threads torch uses."""
     failures: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -178,9 +180,17 @@ def test_operations_from_several_threads() -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
+    model = net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(20):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+        torch.set_num_threads(1 + step % 2)
     for thread in threads:
         thread.join()
     assert failures == []
+    assert_all_ranks_hold(model)
 
 
 def test_a_forked_child_does_not_disturb() -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
-from buckets import VIEWS, are_views, gradients_of, pair, take_steps, twin_backward
+from buckets import VIEWS, are_views, gradients_of, pair, take_steps
 from horovod.torch import _buckets
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, train_with_scaler, wrap
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, train_with_scaler, twin_backward, wrap
 
 
 @pytest.mark.usefixtures("several_ranks")

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from buckets import VIEWS, are_views, gradients_of, pair, take_steps, twin_backward
+from buckets import VIEWS, are_views, gradients_of, pair, take_steps
 from horovod.torch import _buckets
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, twin_backward, wrap
 
 
 def test_another_session_gets_other_buckets() -> None:

@@ -25,6 +25,8 @@ def test_sparse_embeddings_train_like_dense_ones(as_dense: bool) -> None:
         for step in range(3):
             optimizer.zero_grad()
             rows = torch.tensor([hvd.rank(), (2 * hvd.rank() + step) % 7, 3, 3])
+            if step == hvd.rank() == 0:
+                rows = rows[:0]
             model(rows).square().sum().backward()
             optimizer.step()
     torch.testing.assert_close(sparse.weight, dense.weight, rtol=1e-6, atol=1e-9)

@@ -10,7 +10,7 @@ import torch
 
 import horovod.torch as hvd
 from sets import evens_and_odds, start_again
-from world import assert_same, assert_usable, of_rank
+from world import FAILURES, assert_same, assert_usable, of_rank
 
 pytestmark = pytest.mark.usefixtures("world_as_it_was")
 
@@ -33,6 +33,17 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], Any]] = {
 }
 
 
+Sets = tuple[hvd.ProcessSet, hvd.ProcessSet]
+
+
+@pytest.fixture
+def sets(world_as_it_was: None, several_ranks: None) -> Sets:
+    """Even ranks and odd ones: the set of this rank, and the other."""
+    evens, odds = evens_and_odds()
+    start_again([evens, odds])
+    return (evens, odds) if evens.included() else (odds, evens)
+
+
 def result_of(value: Any) -> torch.Tensor:
     if isinstance(value, int):
         value = hvd.synchronize(value)
@@ -53,13 +64,10 @@ def expected_result(operation: str, inputs: list[torch.Tensor], own: int) -> tor
     return total / len(inputs) if "average" in operation else total
 
 
-@pytest.mark.usefixtures("several_ranks")
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_operation_runs_among_the_members_only(operation: str) -> None:
+def test_every_operation_runs_among_the_members_only(operation: str, sets: Sets) -> None:
     """Evens and odds work at once under the same names; a rank outside gets an error at its call, and nobody else."""
-    evens, odds = evens_and_odds()
-    start_again([evens, odds])
-    mine, other = (evens, odds) if hvd.rank() % 2 == 0 else (odds, evens)
+    mine, other = sets
     run = OPERATIONS[operation]
     shape = (2 * mine.size(), 3)
     for step in range(3):
@@ -74,11 +82,35 @@ def test_every_operation_runs_among_the_members_only(operation: str) -> None:
         hvd.barrier(process_set=other)
 
 
-@pytest.mark.usefixtures("several_ranks")
-def test_average_and_gradients_count_the_members() -> None:
-    evens, odds = evens_and_odds()
-    start_again([evens, odds])
-    mine = evens if hvd.rank() % 2 == 0 else odds
+def test_rows_are_dealt_out_by_the_ranks_of_the_set(sets: Sets) -> None:
+    mine, _ = sets
+    members, me = len(mine.ranks), mine.rank()
+    splits = [[i + j for j in range(members)] for i in range(members)]
+    tensors = [of_rank(rank, (sum(splits[i]), 2), torch.float32, "sets") for i, rank in enumerate(mine.ranks)]
+    output, received = hvd.alltoall(tensors[me], splits[me], process_set=mine)
+    assert_same(output, torch.cat([torch.split(tensors[i], splits[i])[me] for i in range(members)]))
+    assert received.tolist() == [row[me] for row in splits]
+    with pytest.raises(ValueError, match="split"):
+        hvd.alltoall(torch.ones(6), [1] * (members + 1), process_set=mine)
+    tensors = [of_rank(rank, (9, 2), torch.float64, "sets") for rank in mine.ranks]
+    share = torch.stack(tensors).sum(0).tensor_split(members)[me]
+    assert_same(hvd.reducescatter(tensors[me], op=hvd.Sum, process_set=mine), share)
+    assert_same(hvd.grouped_reducescatter([tensors[me]], op=hvd.Sum, process_set=mine)[0], share)
+    torch.testing.assert_close(hvd.reducescatter(tensors[me], process_set=mine), share / members)
+
+
+def test_a_mismatch_stays_in_its_set(sets: Sets) -> None:
+    mine, _ = sets
+    if mine.ranks[0] == 0 and len(mine.ranks) > 1:
+        with pytest.raises(FAILURES, match="uneven"):
+            hvd.reducescatter(torch.ones(4, 2 + mine.rank()), name="uneven", process_set=mine)
+    # Named, because the sets have not made the same number of calls.
+    assert_same(hvd.reducescatter(torch.ones(len(mine.ranks)), name="even", process_set=mine), torch.ones(1))
+    assert_usable()
+
+
+def test_average_and_gradients_count_the_members(sets: Sets) -> None:
+    mine, _ = sets
     data = torch.full((2, 2), float(hvd.rank()), requires_grad=True)
     average = hvd.allreduce(data, process_set=mine)
     assert_same(average.detach(), torch.full((2, 2), sum(mine.ranks) / len(mine.ranks)))
@@ -88,15 +120,18 @@ def test_average_and_gradients_count_the_members() -> None:
     data.grad = None
     (gathered * (mine.rank() + 1)).sum().backward()
     assert_same(data.grad, torch.full((2, 2), sum(range(1, mine.size() + 1)) / mine.size()))
+    row = torch.ones(mine.size(), requires_grad=True)
+    hvd.alltoall(row, process_set=mine).mul(mine.rank() + 1).sum().backward()
+    assert_same(row.grad, torch.arange(1.0, mine.size() + 1))
+    rows = torch.ones(mine.size(), 2, requires_grad=True)
+    hvd.reducescatter(rows, op=hvd.Sum, process_set=mine).mul(mine.rank() + 1).sum().backward()
+    assert_same(rows.grad, torch.arange(1.0, mine.size() + 1).unsqueeze(1).expand(-1, 2) * mine.size())
     told = hvd.broadcast_object({"root": hvd.rank()}, mine.ranks[-1], process_set=mine)
     assert told == {"root": mine.ranks[-1]}
 
 
-@pytest.mark.usefixtures("several_ranks")
-def test_the_root_is_a_global_rank_of_the_set() -> None:
-    evens, odds = evens_and_odds()
-    start_again([evens, odds])
-    mine, other = (evens, odds) if hvd.rank() % 2 == 0 else (odds, evens)
+def test_the_root_is_a_global_rank_of_the_set(sets: Sets) -> None:
+    mine, other = sets
     with pytest.raises(ValueError, match=rf"root rank {other.ranks[0]} is not in process set {mine.process_set_id}"):
         hvd.broadcast(torch.ones(1), other.ranks[0], process_set=mine)
 
@@ -138,10 +173,8 @@ def test_a_set_that_waits_for_a_rank_delays_no_other() -> None:
         assert hvd.synchronize(waiting)[0].item() == 2
 
 
-@pytest.mark.usefixtures("several_ranks")
-def test_an_optimizer_of_a_set_leaves_the_others_alone() -> None:
-    evens, odds = evens_and_odds()
-    start_again([evens, odds])
+def test_an_optimizer_of_a_set_leaves_the_others_alone(sets: Sets) -> None:
+    evens = sets[hvd.rank() % 2]
     model = torch.nn.Linear(3, 1, bias=False)
     torch.nn.init.ones_(model.weight)
     optimizer = hvd.DistributedOptimizer(

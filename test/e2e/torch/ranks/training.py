@@ -34,6 +34,23 @@ def loss(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
     return (model(data) - data[:, :3]).square().mean()
 
 
+def twin_backward(twin: nn.Module, step: int) -> None:
+    """The gradients that a model has once they are averaged, for a twin that sees the batches of all ranks."""
+    loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
+
+
+def train_both(model: nn.Module, optimizer: Any, twin: nn.Module, twin_optimizer: Any, steps: int = 3) -> None:
+    """The model on this rank's batches, its twin on those of all ranks: they stay equal."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+        twin_optimizer.zero_grad()
+        twin_backward(twin, step)
+        twin_optimizer.step()
+    assert_close(model, twin, rtol=1e-9, atol=1e-12)
+
+
 def wrap(model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> Any:
     return hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
 
