@@ -230,10 +230,8 @@ TEST_CASE("What waits when the session ends is called back once, with the reason
 
 TEST_CASE("Operations that follow in callbacks cost no message, and take no stack", "[multi][engine]") {
   const int size = GENERATE(2, 3);
-  JobFixture job(size);
-  Problems problems;
   std::barrier all(size);
-  run(job, problems, [&](Session& session) {
+  run_job(size, [&](Session& session, Problems& problems) {
     const auto chain = [&](int length) { Chain(session, problems, length).run(); };
     chain(10);
     problems.expect(fewest_messages(session, all, [&] { chain(300); }) == 0, "messages");
@@ -241,11 +239,9 @@ TEST_CASE("Operations that follow in callbacks cost no message, and take no stac
 }
 
 TEST_CASE("Operations with a callback are exchanged, also where they have it on one rank", "[multi][engine]") {
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
   std::atomic<int> called{0};
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const auto sum = [&] {
       for (int i = 0; i < 20; ++i) {
         Values data(3, 1.0F);
@@ -263,11 +259,9 @@ TEST_CASE("Operations with a callback are exchanged, also where they have it on 
 
 TEST_CASE("Operations of several sets are waited for at once, and end in any order", "[multi][engine]") {
   const bool younger_first = GENERATE(false, true);
-  JobFixture job(3);
-  Problems problems;
   std::barrier all(3);
   auto quickest = Clock::duration::max();  // to a callback, of those whose thread sleeps by the bell of the other set
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     const auto added = session.add_process_set({0, 1});
     if (!wait(added).is_ok()) return problems.expect_ok(wait(added), "add_process_set");
@@ -310,11 +304,9 @@ TEST_CASE("Operations of several sets are waited for at once, and end in any ord
 }
 
 TEST_CASE("In a group some may have a callback", "[multi][engine]") {
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
   std::atomic<int> called{0};
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const auto sum = [&] {
       std::vector<GroupMember> group;
       for (const char* const name : {"a", "b", "c"}) group.push_back({name, Values(3, 1.0F)});

@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "runtime/base/failpoint.h"
-#include "test/runtime/engine/session_support.h"
+#include "test/runtime/engine/job_support.h"
 #include "test/support/captured_log.h"
-#include "test/support/job_fixture.h"
 #include "test/support/threads.h"
 
 using namespace hvd;
@@ -121,10 +120,9 @@ void check_broadcast(Session& session, Problems& problems, int root, std::size_t
 }  // namespace
 
 TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[multi][engine]") {
-  JobFixture job(8);
-  Problems problems;
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         const std::string who = "rank " + std::to_string(session.topology().rank);
         // Nobody has told them.
         const JobTopology own = session.topology();
@@ -143,8 +141,6 @@ TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[
         config.hostname = "host" + std::to_string(expected(config.rank).second);
         config.hierarchical_allreduce = true;
       });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
 }
 
 TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and only where that is wanted",
@@ -161,10 +157,9 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
       {std::nullopt, true, 70001, false},      {false, false, 70001, false},       {false, false, 1000, true, true},
       {std::nullopt, true, 70001, false, true}};
   for (const Variant& variant : variants) {
-    JobFixture job(4);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
+    run_job(
+        4,
+        [&](Session& session, Problems& problems) {
           // Inside each host the sum is exact; between ranks of two hosts the ones get lost.
           constexpr float kOwn[] = {1e8F, 1.0F, -1e8F, 1.0F};
           std::vector<float> data(variant.count, kOwn[session.topology().rank]);
@@ -178,8 +173,6 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
           config.torus_allreduce = variant.torus;
           config.deterministic = variant.deterministic;
         });
-    for (const std::string& error : job.errors()) CHECK(error == "");
-    CHECK(problems.text() == "");
   }
 }
 
@@ -187,11 +180,10 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
 // on all.
 TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without", "[multi][engine]") {
   const int without = GENERATE(0, 4, 8);
-  JobFixture job(8);
-  Problems problems;
   const std::vector<int> some = {1, 2, 3, 5, 7};  // 3, 1 and 1 on the hosts
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         const int rank = session.topology().rank;
         const auto check = [&](const Result<HandlePtr>& handle, const std::vector<float>& data, float expected,
                                const std::string& what) {
@@ -233,8 +225,6 @@ TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without"
         config.shared_memory = config.rank >= without;
       },
       [&](int) { return JobFixture::RankLists{some}; });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
 }
 
 namespace {
@@ -262,16 +252,15 @@ TEST_CASE("Results are right while ranks try how many connections are fastest", 
 #endif
   constexpr int kJoins = 12;  // after so many calls rank 3 gives zeros
   const int calls = by_hand != 0 ? 3 : (kIsWhole ? 3 * 18 : 18);
-  JobFixture job(4);
-  Problems problems;
   int before = 0;
   int after = 0;
   int* const sockets[] = {&before, &after};
   std::size_t looks = 0;
   std::barrier look(4, [&]() noexcept { *sockets[looks++] = open_sockets(); });
   const CapturedLog log;
-  job.run(
-      [&](Session& session) {
+  run_job(
+      4,
+      [&](Session& session, Problems& problems) {
         const int rank = session.topology().rank;
         const auto sum = [&](int call, std::size_t count, float right) {
           std::vector<float> data(count, static_cast<float>(rank + call));
@@ -294,8 +283,6 @@ TEST_CASE("Results are right while ranks try how many connections are fastest", 
         config.sockets_per_peer = by_hand;
         config.log_level = LogLevel::kInfo;
       });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
   // Each rank has come to the end, or under a sanitizer at least to that of the first comparison.
   CHECK(log.count(kIsWhole ? "more_trials=0" : "more_trials=") == (by_hand == 0 ? 4 : 0));
   // Three more for each of two pairs at least, with an end in each rank.
@@ -305,11 +292,10 @@ TEST_CASE("Results are right while ranks try how many connections are fastest", 
 TEST_CASE("Gathers, scatters and broadcasts host by host are right, however ranks are dealt out", "[multi][engine]") {
   const int placement = GENERATE(0, 1, 2);
   const bool shared = GENERATE(true, false);
-  JobFixture job(8);
-  Problems problems;
   const std::vector<int> some = {1, 2, 3, 5, 7};
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
         for (const std::size_t count : {0U, 1U, 1000U}) {
           check_allgather(session, problems, all, kGlobalProcessSet, count);
@@ -326,8 +312,6 @@ TEST_CASE("Gathers, scatters and broadcasts host by host are right, however rank
         config.shared_memory = shared;
       },
       [&](int) { return JobFixture::RankLists{some}; });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
 }
 
 TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces, beside the steps inside hosts",
@@ -338,12 +322,11 @@ TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces,
 #ifdef HVD_SANITIZED
   if (placement == 0 || !shared) return;  // they take long there
 #endif
-  JobFixture job(8);
-  Problems problems;
   std::atomic<int> beside = 0;
   std::barrier done(8, [&]() noexcept { beside = threads_named("hvd-across"); });
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         if (op == OpType::kAllgather) check_allgather(session, problems, {0, 1, 2, 3, 4, 5, 6, 7}, 0, 60001);
         if (op == OpType::kReducescatter) check_reducescatter(session, problems, 2100003);
         if (op == OpType::kBroadcast) check_broadcast(session, problems, 3, 2100001);
@@ -354,8 +337,6 @@ TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces,
         config.hierarchical_allreduce = config.hierarchical_allgather = true;
         config.shared_memory = shared;
       });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
   const bool is_chain = op == OpType::kBroadcast && placement == 0;  // which overlaps by itself
   const int owners = placement == 0 ? 3 : 8;
   CHECK(beside == (is_chain ? 0 : owners));
@@ -364,14 +345,13 @@ TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces,
 #ifdef HVD_FAILPOINTS
 TEST_CASE("The first alltoall of a set connects its members at the same time, and nobody else", "[multi][engine]") {
   const std::vector<int> some = {1, 2, 3, 5, 6, 7};
-  JobFixture job(8);
-  Problems problems;
   std::uint64_t threads = 0;
   std::barrier has_lanes(std::ssize(some), [&]() noexcept { threads = failpoint::passages("thread.start"); });
   std::barrier done(8, [&]() noexcept { threads = failpoint::passages("thread.start") - threads; });
   REQUIRE(failpoint::arm("data.connect=error@1000").is_ok());  // counts, and nothing else
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         if (std::ranges::find(some, session.topology().rank) == some.end()) return done.arrive_and_wait();
         std::vector<float> data(6, 1.0F);
         Operation first = allreduce("first", data, ReduceOp::kSum, 1);
@@ -391,8 +371,6 @@ TEST_CASE("The first alltoall of a set connects its members at the same time, an
       [&](int) { return JobFixture::RankLists{some}; });
   const std::uint64_t connections = failpoint::passages("data.connect");
   REQUIRE(failpoint::arm("").is_ok());
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
   CHECK(connections == 15);
   CHECK(threads > 0);
 }
@@ -401,10 +379,9 @@ TEST_CASE("The first alltoall of a set connects its members at the same time, an
 TEST_CASE("A rank that goes ends the steps of a hierarchical allreduce on all others", "[multi][engine]") {
   const int gone = GENERATE(0, 3, 7);  // who owns the slice of a host of four, another there; the only one of its host
   const std::size_t count = GENERATE(300001U, 1000001U);  // in one piece, and in two
-  JobFixture job(8);
-  Problems problems;
-  job.run(
-      [&](Session& session) {
+  run_job(
+      8,
+      [&](Session& session, Problems& problems) {
         std::vector<float> data(count, 1.0F);
         Status status;
         for (int call = 0; status.is_ok(); ++call) {
@@ -414,8 +391,6 @@ TEST_CASE("A rank that goes ends the steps of a hierarchical allreduce on all ot
         problems.expect(status.message().find("it has had enough") != std::string::npos, status.to_string());
       },
       [](config::RuntimeConfig& config) { config.hostname = "host" + std::to_string(expected(config.rank).second); });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
 }
 
 TEST_CASE("Options that ranks must agree on are refused on all ranks where they differ", "[multi][engine]") {

@@ -13,13 +13,25 @@
 // What the tests of whole jobs share.
 namespace hvd::test {
 
+using Edit = std::function<void(config::RuntimeConfig&)>;
+
 // `body` as every rank; the test fails when one cannot start, or `problems` has something then.
 inline void run(
     JobFixture& job, Problems& problems, const std::function<void(Session&)>& body,
-    const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {}) {
-  job.run(body, edit);
+    const Edit& edit = [](config::RuntimeConfig&) {},
+    const std::function<JobFixture::RankLists(int)>& sets = [](int) { return JobFixture::RankLists(); }) {
+  job.run(body, edit, sets);
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
+}
+
+// The same for a job of which the test needs nothing else.
+inline void run_job(
+    int size, const std::function<void(Session&, Problems&)>& body, const Edit& edit = [](config::RuntimeConfig&) {},
+    const std::function<JobFixture::RankLists(int)>& sets = [](int) { return JobFixture::RankLists(); }) {
+  JobFixture job(size);
+  Problems problems;
+  run(job, problems, [&](Session& session) { body(session, problems); }, edit, sets);
 }
 
 inline std::uint64_t messages(const Session& session) {

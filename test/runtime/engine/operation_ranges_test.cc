@@ -109,9 +109,7 @@ TEST_CASE("A profiler sees each operation, with its name and bytes, however rank
 
 TEST_CASE("A range ends before its handle is done, also when the operation fails", "[multi][engine]") {
   start_profiler();
-  JobFixture job(2);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     Values data(static_cast<std::size_t>(rank) + 1, 1.0F);  // not of one shape
     const std::string range = "HorovodAllreduce unlike " + std::to_string(4 * (rank + 1));
@@ -125,10 +123,8 @@ TEST_CASE("A range ends before its handle is done, also when the operation fails
 TEST_CASE("An operation that its session ends is a range until then, and one that is refused is none",
           "[multi][engine]") {
   start_profiler();
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     Values data(2, 1.0F);
     if (session.topology().rank == 0) {
       const Result<HandlePtr> lonely = session.enqueue(allreduce("lonely", data));

@@ -47,10 +47,8 @@ void sum_ones_alone(Session& session, Problems& problems, const std::string& nam
 
 TEST_CASE("A small tensor or group that is cached costs no message, in sets too", "[multi][engine]") {
   const int size = GENERATE(3, 4);
-  JobFixture job(size);
-  Problems problems;
   std::barrier all(size);
-  run(job, problems, [&](Session& session) {
+  run_job(size, [&](Session& session, Problems& problems) {
     const auto set = session.add_process_set({0, 1});
     problems.expect_ok(wait(set), "a set");
     const std::int32_t id = static_cast<std::int32_t>(set.value()->value());
@@ -78,10 +76,8 @@ TEST_CASE("A small tensor or group that is cached costs no message, in sets too"
 TEST_CASE("A tensor that is waited for at once costs no message up to 4 MiB, any other up to 16 KiB",
           "[multi][engine]") {
   const int size = GENERATE(2, 3);
-  JobFixture job(size);
-  Problems problems;
   std::barrier all(size);
-  run(job, problems, [&](Session& session) {
+  run_job(size, [&](Session& session, Problems& problems) {
     const auto sent_for = [&](std::size_t bytes, bool is_awaited) {
       Values data(bytes / sizeof(float));
       const auto sum = [&] {
@@ -117,9 +113,7 @@ TEST_CASE("Results have the bits of the shared-memory backend, for every type, r
   const DataType dtype = GENERATE(DataType::kUint8, DataType::kInt32, DataType::kInt64, DataType::kFloat16,
                                   DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64);
   INFO(data_type_name(dtype));
-  JobFixture job(size);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(size, [&](Session& session, Problems& problems) {
     const std::size_t count = 20000;
     std::vector<std::uint8_t> input(count * element_size(dtype));
     std::mt19937 random(static_cast<unsigned>(session.topology().rank + 1));
@@ -152,9 +146,7 @@ TEST_CASE("Results have the bits of the shared-memory backend, for every type, r
 }
 
 TEST_CASE("Another shape on one rank is an error on all, and the name goes on", "[multi][engine]") {
-  JobFixture job(2);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     for (int round = 0; round < 3; ++round) {
       sum_often(session, problems, "x", 5);
@@ -167,9 +159,7 @@ TEST_CASE("Another shape on one rank is an error on all, and the name goes on", 
 }
 
 TEST_CASE("Who joins is not waited for in shared memory, and counts as zeros", "[multi][engine]") {
-  JobFixture job(3);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     for (int epoch = 0; epoch < 4; ++epoch) {
       sum_often(session, problems, "x", 10);
@@ -184,10 +174,8 @@ TEST_CASE("Who joins is not waited for in shared memory, and counts as zeros", "
 }
 
 TEST_CASE("After a join tensors are exchanged in shared memory again", "[multi][engine]") {
-  JobFixture job(3);
-  Problems problems;
   std::barrier all(3);
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const auto sum_all = [&](int times) {
       for (const char* const name : {"x", "y"}) sum_often(session, problems, name, times);
       sum_often(session, problems, "large", times, 30000);
@@ -204,9 +192,7 @@ TEST_CASE("After a join tensors are exchanged in shared memory again", "[multi][
 }
 
 TEST_CASE("What a rank joins beside, and what a set has that is removed, goes the ordinary way", "[multi][engine]") {
-  JobFixture job(3);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     for (int round = 0; round < 3; ++round) {
       const auto set = session.add_process_set({0, 1});
@@ -237,10 +223,8 @@ TEST_CASE("What a rank joins beside, and what a set has that is removed, goes th
 
 TEST_CASE("After a rank was late a tensor is exchanged in shared memory again", "[multi][engine]") {
   const std::size_t elements = GENERATE(3U, 300U, 30000U);
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     const auto submit = [&](Values& data) {
       Operation operation = allreduce("x", data);
@@ -272,10 +256,8 @@ TEST_CASE("After a rank was late a tensor is exchanged in shared memory again", 
 
 TEST_CASE("What waits in shared memory ends with the session, by its reason", "[multi][engine]") {
   const bool is_failure = GENERATE(true, false);
-  JobFixture job(3);
-  Problems problems;
   std::barrier all(3);
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     sum_often(session, problems, "x", 5);
     all.arrive_and_wait();
     if (session.topology().rank == 2) {
@@ -290,9 +272,7 @@ TEST_CASE("What waits in shared memory ends with the session, by its reason", "[
 
 TEST_CASE("A result that all have is not lost when a rank ends the session right after", "[multi][engine]") {
   for (int round = 0; round < 10; ++round) {
-    JobFixture job(3);
-    Problems problems;
-    run(job, problems, [&](Session& session) { sum_often(session, problems, "x", 5 + round); });
+    run_job(3, [&](Session& session, Problems& problems) { sum_often(session, problems, "x", 5 + round); });
   }
 }
 
@@ -319,9 +299,7 @@ TEST_CASE("Evictions and more tensors than slots leave every sum right", "[multi
 }
 
 TEST_CASE("A name is free again once all ranks have come, also where nobody looks at the handle", "[multi][engine]") {
-  JobFixture job(2);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     sum_often(session, problems, "x", 3);
     std::vector<Values> data(20, Values(3, 1.0F));
     for (Values& each : data) {
@@ -336,10 +314,8 @@ TEST_CASE("A name is free again once all ranks have come, also where nobody look
 TEST_CASE("Tensors that become known when this rank has joined are not waited for in shared memory",
           "[multi][engine]") {
   constexpr int kNames = 8;
-  JobFixture job(2);
-  Problems problems;
   const auto name = [](int i) { return "x" + std::to_string(i); };
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     std::vector<Values> data(kNames, Values(3, 1.0F));
     std::vector<HandlePtr> handles;
     for (int i = 0; i < kNames; ++i) {
@@ -366,9 +342,7 @@ TEST_CASE("Tensors that become known when this rank has joined are not waited fo
 
 // The one thread asks for the removal of a set while the other still submits to it.
 TEST_CASE("A tensor that comes while its set is removed fails, and no other set gets it", "[multi][engine]") {
-  JobFixture job(3);
-  Problems problems;
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const bool is_member = session.topology().rank < 2;
     for (int round = 0; round < 60; ++round) {  // there is shared memory for so many sets
       const auto set = session.add_process_set({0, 1});
@@ -400,11 +374,9 @@ TEST_CASE("Small tensors in random company come out right on every rank", "[mult
   const unsigned seed = GENERATE(1U, 2U, 3U);
   INFO("seed " << seed);
   const TempFolder folder;
-  JobFixture job(size);
-  Problems problems;
   std::atomic<int> calls{0};
   std::atomic<int> expected_calls{0};
-  run(job, problems, [&](Session& session) {
+  run_job(size, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     const auto watch = [&](std::uint_fast32_t random) {
       if (random % 12 == 0) session.start_timeline(folder / "t.json", true);

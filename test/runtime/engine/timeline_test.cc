@@ -208,10 +208,8 @@ TEST_CASE("A timeline names what goes host by host", "[multi][engine]") {
 
 TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]") {
   const TempFolder folder;
-  JobFixture job(3);
-  Problems problems;
   std::barrier all(3);
-  run(job, problems, [&](Session& session) {
+  run_job(3, [&](Session& session, Problems& problems) {
     const int rank = session.topology().rank;
     session.start_timeline(folder / std::to_string(rank), true);
     const auto with = session.add_process_set({0, 1});
@@ -242,10 +240,8 @@ TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]"
 
 TEST_CASE("After a timeline tensors are exchanged in shared memory again", "[multi][engine]") {
   const TempFolder folder;
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     const auto work = [&] {
       sum(session, problems, "x", 30);
       Values left(2, 1.0F);

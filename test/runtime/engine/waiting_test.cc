@@ -9,10 +9,8 @@ using namespace hvd::test;
 
 // Else a test that is too slow would read what is still being written, and ThreadSanitizer would speak of a race.
 TEST_CASE("After a test has waited in vain nothing touches its tensor, and the job is over", "[multi][engine]") {
-  JobFixture job(2);
-  Problems problems;
   std::barrier given_up(2);
-  run(job, problems, [&](Session& session) {
+  run_job(2, [&](Session& session, Problems& problems) {
     if (session.topology().rank == 1) {
       given_up.arrive_and_wait();
       const Status status = wait(session.enqueue(without_tensor(OpType::kBarrier)));

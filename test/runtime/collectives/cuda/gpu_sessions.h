@@ -64,12 +64,7 @@ inline void read_in(FrameworkStream& stream, const GpuTensor& tensor, Values& in
 // Each rank of a job runs `body` in a session that `configure` set up; then nothing was wrong, and nothing is left.
 template <class Configure, class Body>
 void run_on_gpus(int size, const Configure& configure, const Body& body) {
-  {
-    JobFixture job(size);
-    Problems problems;
-    job.run([&](Session& session) { body(session, problems); }, configure);
-    CHECK(problems.text() == "");
-  }
+  run_job(size, body, configure);
   expect_nothing_left();
 }
 
@@ -174,19 +169,17 @@ inline void run_all_operations(Session& session, Problems& problems) {
 // Alone, too, where no rendezvous is.
 template <class Configure>
 void run_all_operations_on(int size, const Configure& configure) {
+  if (size > 1) {
+    run_on_gpus(size, configure, run_all_operations);
+    return;
+  }
   {
     Problems problems;
-    if (size == 1) {
-      config::RuntimeConfig config;
-      configure(config);
-      config.log_level = LogLevel::kFatal;
-      auto session = Session::start(config).value();
-      run_all_operations(*session, problems);
-    } else {
-      JobFixture job(size);
-      job.run([&](Session& session) { run_all_operations(session, problems); }, configure);
-      for (const std::string& error : job.errors()) CHECK(error == "");
-    }
+    config::RuntimeConfig config;
+    configure(config);
+    config.log_level = LogLevel::kFatal;
+    auto session = Session::start(config).value();
+    run_all_operations(*session, problems);
     CHECK(problems.text() == "");
   }
   expect_nothing_left();

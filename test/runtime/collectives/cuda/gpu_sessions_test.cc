@@ -186,27 +186,18 @@ TEST_CASE("A GPU's error ends the session with what the driver says", "[multi][g
 }
 
 TEST_CASE("A lost peer ends what waits for a GPU, and a new session works in the same process", "[multi][gpu]") {
-  {
-    Problems problems;
-    JobFixture job(2);
-    job.run(
-        [&](Session& session) {
-          FrameworkStream stream(0);
-          GpuTensor tensor(stream, Values(10, 1.0F));
-          fake_cuda_hold(stream.get());  // the tensor is never ready
-          // Rank 0 may hear of it before it has submitted.
-          const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()));
-          if (session.topology().rank == 1) {
-            handle.value()->wait_for(std::chrono::milliseconds(10));  // both are in the collective, as a rule
-            session.announce_failure("gone");
-          }
-          problems.expect_code(wait(handle), StatusCode::kPeerLost, "gone", "the loss");
-          fake_cuda_release(stream.get());
-        },
-        use_fake_driver);
-    JobFixture next(2);
-    next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_driver);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(2, use_fake_driver, [](Session& session, Problems& problems) {
+    FrameworkStream stream(0);
+    GpuTensor tensor(stream, Values(10, 1.0F));
+    fake_cuda_hold(stream.get());  // the tensor is never ready
+    // Rank 0 may hear of it before it has submitted.
+    const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()));
+    if (session.topology().rank == 1) {
+      handle.value()->wait_for(std::chrono::milliseconds(10));  // both are in the collective, as a rule
+      session.announce_failure("gone");
+    }
+    problems.expect_code(wait(handle), StatusCode::kPeerLost, "gone", "the loss");
+    fake_cuda_release(stream.get());
+  });
+  run_all_operations_on(2, use_fake_driver);
 }

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "horovod/session.h"
-#include "test/runtime/engine/session_support.h"
+#include "test/runtime/engine/job_support.h"
 #include "test/support/fake_gpu/fake_driver.h"
-#include "test/support/job_fixture.h"
 
 // Tensors on the fake driver's GPUs, as a framework would have them.
 namespace hvd::test {

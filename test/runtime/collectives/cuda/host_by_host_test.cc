@@ -78,15 +78,9 @@ void reduce_all_ways(Session& session, Problems& problems, const std::vector<std
 TEST_CASE("Allreduces on GPUs go host by host where that is wanted, on hosts of any sizes", "[multi][gpu]") {
   const std::string hosts = GENERATE("abab", "aaab", "aab");
   const int flat = fake_nccl_calls("ncclAllReduce");
-  {
-    JobFixture job(static_cast<int>(hosts.size()));
-    Problems problems;
-    job.run([&](Session& session) { reduce_all_ways(session, problems, {1, 33, 1000}); }, on_hosts(hosts));
-    for (const std::string& error : job.errors()) CHECK(error == "");
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(static_cast<int>(hosts.size()), on_hosts(hosts),
+              [](Session& session, Problems& problems) { reduce_all_ways(session, problems, {1, 33, 1000}); });
   CHECK(fake_nccl_calls("ncclAllReduce") == flat);
-  expect_nothing_left();
 }
 
 TEST_CASE("What is large goes between hosts in pieces, and inside hosts before that", "[multi][gpu]") {
@@ -112,31 +106,23 @@ TEST_CASE("Where one host's members have no communicator, allreduces on GPUs do 
 }
 
 TEST_CASE("A rank that is lost while others reduce host by host ends that on all", "[multi][gpu]") {
-  {
-    Problems problems;
-    JobFixture job(4);
-    std::barrier all(4);
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(rank);
-          GpuTensor tensor(stream, Values(10, 1.0F));
-          const auto sum = [&] { return on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()); };
-          problems.expect_ok(wait(session.enqueue(sum())), "before");
-          all.arrive_and_wait();
-          if (rank == 3) fake_cuda_hold(stream.get());
-          const auto handle = session.enqueue(sum());  // fails where the loss is known already
-          if (rank == 3) {
-            handle.value()->wait_for(std::chrono::milliseconds(10));  // all are in the collective, as a rule
-            session.announce_failure("gone");
-          }
-          problems.expect(!wait(handle).is_ok(), "it went well");
-          if (rank == 3) fake_cuda_release(stream.get());
-        },
-        on_hosts("abab"));
-    JobFixture next(4);
-    next.run([&](Session& session) { reduce_all_ways(session, problems, {33}); }, on_hosts("abab"));
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  std::barrier all(4);
+  run_on_gpus(4, on_hosts("abab"), [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    GpuTensor tensor(stream, Values(10, 1.0F));
+    const auto sum = [&] { return on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()); };
+    problems.expect_ok(wait(session.enqueue(sum())), "before");
+    all.arrive_and_wait();
+    if (rank == 3) fake_cuda_hold(stream.get());
+    const auto handle = session.enqueue(sum());  // fails where the loss is known already
+    if (rank == 3) {
+      handle.value()->wait_for(std::chrono::milliseconds(10));  // all are in the collective, as a rule
+      session.announce_failure("gone");
+    }
+    problems.expect(!wait(handle).is_ok(), "it went well");
+    if (rank == 3) fake_cuda_release(stream.get());
+  });
+  run_on_gpus(4, on_hosts("abab"),
+              [](Session& session, Problems& problems) { reduce_all_ways(session, problems, {33}); });
 }

@@ -84,46 +84,35 @@ TEST_CASE("Integers that are scaled are scattered without memory, unless their i
   const double prescale = GENERATE(1.0, 2.0);
   const bool has_memory = prescale == 1.0;
   const LargestPiece largest(std::size_t{3} << 10, false);
-  JobFixture job(2);
-  Problems problems;
-  job.run(
-      [&](Session& session) {
-        FrameworkStream stream(session.topology().rank);
-        GpuTensor rows(stream, Values(1024, std::bit_cast<float>(3)));
-        CoreOutput scattered;
-        Operation scatter = on_gpu(OpType::kReducescatter, "scatter", rows, nullptr);
-        scatter.input.dtype = DataType::kInt32;
-        scatter.prescale = prescale;
-        scatter.postscale = 2.0;
-        scattered.take_from(session, stream.device(), scatter);
-        const Status ended = wait(session.enqueue(scatter));
-        if (has_memory) {
-          problems.expect_ok(ended, "scatter");
-          problems.expect(scattered.values() == Values(512, std::bit_cast<float>(12)), "sums");
-        } else {
-          problems.expect(has(ended.message(), "rank 1 has no memory on its GPU to pack 4096 bytes in"),
-                          ended.message());
-        }
-      },
-      use_fake_nccl);
-  CHECK(problems.text() == "");
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor rows(stream, Values(1024, std::bit_cast<float>(3)));
+    CoreOutput scattered;
+    Operation scatter = on_gpu(OpType::kReducescatter, "scatter", rows, nullptr);
+    scatter.input.dtype = DataType::kInt32;
+    scatter.prescale = prescale;
+    scatter.postscale = 2.0;
+    scattered.take_from(session, stream.device(), scatter);
+    const Status ended = wait(session.enqueue(scatter));
+    if (has_memory) {
+      problems.expect_ok(ended, "scatter");
+      problems.expect(scattered.values() == Values(512, std::bit_cast<float>(12)), "sums");
+    } else {
+      problems.expect(has(ended.message(), "rank 1 has no memory on its GPU to pack 4096 bytes in"), ended.message());
+    }
+  });
 }
 
 TEST_CASE("Where one GPU has no memory for a result the session ends on all ranks, with the driver's words",
           "[multi][gpu]") {
   const LargestPiece largest(std::size_t{3} << 10, false);
-  JobFixture job(2);
-  Problems problems;
-  job.run(
-      [&](Session& session) {
-        FrameworkStream stream(session.topology().rank);
-        GpuTensor rows(stream, Values(512, 1.0F));
-        CoreOutput gathered;
-        Operation gather = on_gpu(OpType::kAllgather, "gather", rows, nullptr);
-        gathered.take_from(session, stream.device(), gather);
-        const Status ended = wait(session.enqueue(gather));
-        problems.expect(has(ended.message(), "CUDA_ERROR_OUT_OF_MEMORY"), ended.message());
-      },
-      use_fake_nccl);
-  CHECK(problems.text() == "");
+  run_on_gpus(2, use_fake_nccl, [](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor rows(stream, Values(512, 1.0F));
+    CoreOutput gathered;
+    Operation gather = on_gpu(OpType::kAllgather, "gather", rows, nullptr);
+    gathered.take_from(session, stream.device(), gather);
+    const Status ended = wait(session.enqueue(gather));
+    problems.expect(has(ended.message(), "CUDA_ERROR_OUT_OF_MEMORY"), ended.message());
+  });
 }
