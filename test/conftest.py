@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import shutil
 import signal
@@ -12,6 +14,26 @@ from pathlib import Path
 import pytest
 
 from jobs import DEADLINE_S, Job, run_to_end
+
+# Folders, and the package without which nothing of them is collected. `make test-tensorflow`, test-mxnet and test-spark
+# have environments with those that others lack.
+NEEDS = {
+    "e2e/tensorflow": "tensorflow", "e2e/keras": "keras", "e2e/jax": "jax", "e2e/mxnet": "mxnet",
+    "e2e/lightning": "pytorch_lightning", "python/ray": "ray",
+}  # fmt: skip
+
+
+@functools.cache
+def is_installed(package: str) -> bool:
+    """A folder of that name on the path, one of those above for example, is a namespace package without an origin."""
+    found = importlib.util.find_spec(package)
+    return found is not None and found.origin is not None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    path = f"{collection_path.relative_to(Path(__file__).parent).as_posix()}/"
+    lacks = (not is_installed(package) for folder, package in NEEDS.items() if path.startswith(f"{folder}/"))
+    return True if any(lacks) else None
 
 
 def pytest_configure() -> None:

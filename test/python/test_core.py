@@ -1,16 +1,20 @@
-"""What the core refuses before it is asked by a framework's module: as horovod._core.pyi promises it, on one rank."""
+"""The native module: its stub, horovod._core.pyi, says what it has, and what it refuses on one rank is as promised there."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import horovod
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 
+STUB = Path(horovod.__file__).parent / "_core.pyi"
 DATA = np.ones(4, np.float32)
 POINTER = DATA.ctypes.data
 SUM = (core.REDUCE_SUM, 1.0, 1.0, 0)
@@ -78,3 +82,39 @@ def test_what_has_ended_stays_so_after_shutdown(session: None) -> None:
 def test_nothing_is_done_before_init(call: Callable[[], Any]) -> None:
     with pytest.raises(HorovodInternalError, match="not been initialized"):
         call()
+
+
+# The stub
+
+
+def stub_names(body: list[ast.stmt]) -> set[str]:
+    """Names that the statements of a stub declare."""
+    names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return names | {
+        node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_the_stub_declares_what_the_module_has() -> None:
+    tree = ast.parse(STUB.read_text())
+    assert stub_names(tree.body) - {"__version__"} == public(core)
+    handle = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Handle")
+    assert stub_names(handle.body) == public(core.Handle)
+
+
+def test_parameters_of_functions_agree() -> None:
+    """pybind11 writes the signature as the first line of the docstring."""
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            declared = [argument.arg for argument in node.args.args]
+            signature = (getattr(core, node.name).__doc__ or "").splitlines()[0]
+            for name in declared:
+                assert f"{name}:" in signature, f"{node.name}: {name} is not in {signature}"
+
+
+def test_versions_agree() -> None:
+    assert core.__version__ == horovod.__version__

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts_job import HERE, StartOn, assert_nothing_left
+from hosts_job import StartOn, assert_nothing_left
 from launcher_job import RunningJob
 from netns import PATIENCE_S, Host, Network, make_key, wait_until
 
@@ -48,11 +48,21 @@ def test_a_command_that_the_host_does_not_have(network: Network, start_on: Start
     assert_nothing_left(network, job)
 
 
+# Accepts connections and says nothing, as a broken sshd does.
+SILENT = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    accepted = []
+    while True:
+        accepted.append(server.accept()[0])
+"""
+
+
 @contextlib.contextmanager
 def saying_nothing(host: Host) -> Iterator[None]:
     """Something that is no sshd listens on the host's port 22."""
     with host.without_sshd():
-        listener = subprocess.Popen(host.enter(sys.executable, str(HERE / "silent_listener.py"), host.address, "22"))
+        listener = subprocess.Popen(host.enter(sys.executable, "-c", SILENT, host.address, "22"))
         host.services.add(listener.pid)
         try:
             wait_until(lambda: 22 in host.ports(), "the silent listener listens")

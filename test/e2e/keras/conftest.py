@@ -1,16 +1,10 @@
-"""Collected only where Keras is installed."""
+"""Tests of processes with Keras."""
 
 from __future__ import annotations
-
-import importlib.util
 
 import pytest
 
 from jobs import without
-
-_spec = importlib.util.find_spec("keras")
-# A folder called keras on the path, this one for example, is a namespace package without an origin.
-collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else ["*"]
 
 
 @pytest.fixture(autouse=True)

@@ -26,11 +26,9 @@ FLAGS = ["--autotune", "--autotune-warmup-samples", "1", "--autotune-steps-per-s
 
 
 def test_flags_tune_batching_and_the_file_says_what_was_tried(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
     path = tmp_path / "tune.csv"
     flags = [*FLAGS, "--autotune-bayes-opt-max-samples", "3", "--autotune-log-file", str(path)]
-    job = horovodrun(2, str(script), flags=flags)
+    job = horovodrun(2, "-c", TRAINING, flags=flags)
     assert job.code == 0, job.text
     assert job.err.count("Autotuning has ended") == 1, job.text
     rows = list(csv.DictReader(path.open()))
@@ -42,10 +40,8 @@ def test_flags_tune_batching_and_the_file_says_what_was_tried(horovodrun: Any, t
     assert all(float(row["score"]) > 0 for row in rows), rows
 
 
-def test_nothing_is_tuned_where_the_user_has_chosen_all(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
+def test_nothing_is_tuned_where_the_user_has_chosen_all(horovodrun: Any) -> None:
     flags = [*FLAGS, "--fusion-threshold-mb", "32", "--cycle-time-ms", "1"]
-    job = horovodrun(2, str(script), flags=flags)
+    job = horovodrun(2, "-c", TRAINING, flags=flags)
     assert job.code == 0, job.text
     assert job.err.count("there is nothing to tune") == 1, job.text

@@ -67,10 +67,8 @@ def test_bench_measures_all_operations_and_writes_them_as_json(horovodrun: Any, 
     ],
 )
 def test_ranks_begin_in_the_mode_that_is_measured(
-    horovodrun: Any, tmp_path: Path, users: str, program: list[Any], expected: list[str]
+    horovodrun: Any, users: str, program: list[Any], expected: list[str]
 ) -> None:
-    script = tmp_path / "watched.py"
-    script.write_text(WATCHED)
-    job = horovodrun(2, str(script), *map(str, program), env={"HOROVOD_ENABLE_ASYNC_COMPLETION": users})
+    job = horovodrun(2, "-c", WATCHED, *map(str, program), env={"HOROVOD_ENABLE_ASYNC_COMPLETION": users})
     assert job.code == 0, job.text
     assert sorted(re.findall(r"begins with (\S+)", job.out)) == sorted(expected * 2), job.text

@@ -196,11 +196,9 @@ hvd.init()
 
 @pytest.mark.parametrize("in_a_second_session", [False, True])
 def test_nobody_waits_in_init_for_a_rank_that_has_ended(
-    in_a_second_session: bool, horovodrun: Any, tmp_path: Path
+    in_a_second_session: bool, horovodrun: Any
 ) -> None:
-    script = tmp_path / "gone.py"
-    script.write_text(GONE.format(in_a_second_session=in_a_second_session))
-    job = horovodrun(2, str(script))  # ranks wait ten minutes for one that may still come
+    job = horovodrun(2, "-c", GONE.format(in_a_second_session=in_a_second_session))  # ranks wait ten minutes for one that may still come
     assert job.code == 1, job.text
     gone = (
         r"rank 1 on host localhost \(pid \d+\) has ended with exit code 0, so it will not join the others in init\(\)"

@@ -27,9 +27,7 @@ if hvd.rank() == 2:
 
 
 def test_the_summary_names_the_rank_that_others_waited_for(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    job = horovodrun(2, str(script), flags=("--summary", "--log-dir", str(tmp_path)))
+    job = horovodrun(2, "-c", SCRIPT, flags=("--summary", "--log-dir", str(tmp_path)))
     assert job.code == 0, job.text
     summary = json.loads((tmp_path / "summary.json").read_text())
     ranks = {process["rank"]: process for process in summary["processes"]}
@@ -45,9 +43,7 @@ def test_the_summary_names_the_rank_that_others_waited_for(horovodrun: Any, tmp_
 
 
 def test_a_rank_that_leaves_without_a_word_has_no_figures(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    job = horovodrun(3, str(script), flags=("--log-dir", str(tmp_path)))
+    job = horovodrun(3, "-c", SCRIPT, flags=("--log-dir", str(tmp_path)))
     assert "summary: " not in job.err  # nobody has asked for it
     ranks = {process["rank"]: process for process in json.loads((tmp_path / "summary.json").read_text())["processes"]}
     assert ranks[2]["collectives"] is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,13 +74,11 @@ PATHS = {
 
 
 @pytest.mark.parametrize("operation", PATHS)
-def test_the_survivors_hear_of_it(operation: str, horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "killed.py"
-    script.write_text(SCRIPT)
+def test_the_survivors_hear_of_it(operation: str, horovodrun: Any) -> None:
     env = {"HOROVOD_LOG_LEVEL": "debug", "HOROVOD_SHM_CMA": str(int(operation == "allreduce, read"))}
 
     def seconds() -> float:
-        job = horovodrun(3, str(script), operation, env=env, survive=True)
+        job = horovodrun(3, "-c", SCRIPT, operation, env=env, survive=True)
         assert job.code == 137, job.text
         assert job.err.count(PATHS[operation]) == 3, job.text
         killed = re.search(r"\[1\]<stdout>:killed ([\d.]+)", job.out)

@@ -85,14 +85,6 @@ def test_a_profiler_sees_each_operation_of_each_rank(horovodrun: Any, tmp_path: 
         assert rest == [[], [], []]
 
 
-@pytest.mark.parametrize("env", [{"HOROVOD_DISABLE_NVTX_RANGES": "1"}, {"NVTX_INJECTION64_PATH": ""}])
-def test_ranges_are_disabled_or_nobody_asked_for_them(
-    horovodrun: Any, tmp_path: Path, profiler: str, env: dict[str, str]
-) -> None:
-    said = ranges_of(horovodrun, tmp_path, profiler, **{"NVTX_INJECTION64_PATH": profiler, **env})
-    assert said == {0: [[], [], [], []], 1: [[], [], [], []]}
-
-
 def test_a_profiler_that_cannot_be_loaded_is_none(horovodrun: Any, tmp_path: Path, profiler: str) -> None:
     said = ranges_of(horovodrun, tmp_path, profiler, NVTX_INJECTION64_PATH="/nonexistent/profiler.so")
     assert said == {0: [[], [], [], []], 1: [[], [], [], []]}

@@ -29,43 +29,17 @@ for i in range({cycles}):
 print(f"cycles took {{time.monotonic() - begin:.2f}} s")
 hvd.barrier()  # a rank that ends fails what others still do in sets of their own
 """
-SETS = pytest.mark.parametrize("sets", ["None", "[hvd.ProcessSet([0]), hvd.ProcessSet([1])]"], ids=["world", "sets"])
 LIMIT_S = 10.0  # of a hundred
 
 
-def seconds_of_cycles(horovodrun: Any, folder: Path, sets: str, cycles: int) -> float:
-    """How long the slower of two ranks took."""
-    script = folder / "cycles.py"
-    script.write_text(CYCLES.format(sets=sets, cycles=cycles))
-    job = horovodrun(2, str(script))
+@pytest.mark.slow
+@pytest.mark.parametrize("sets", ["None", "[hvd.ProcessSet([0]), hvd.ProcessSet([1])]"], ids=["world", "sets"])
+def test_a_hundred_sessions_take_less_than_ten_seconds(sets: str, horovodrun: Any) -> None:
+    job = horovodrun(2, "-c", CYCLES.format(sets=sets, cycles=100))
     assert job.code == 0, job.text
     took = [float(seconds) for seconds in re.findall(r"cycles took ([\d.]+) s", job.out)]
     assert len(took) == 2, job.text
-    return max(took)
-
-
-@SETS
-def test_sessions_follow_one_another(sets: str, horovodrun: Any, tmp_path: Path) -> None:
-    seconds_of_cycles(horovodrun, tmp_path, sets, cycles=20)
-
-
-@pytest.mark.slow
-@SETS
-def test_a_hundred_sessions_take_less_than_ten_seconds(sets: str, horovodrun: Any, tmp_path: Path) -> None:
-    assert seconds_of_cycles(horovodrun, tmp_path, sets, cycles=100) < LIMIT_S
-
-
-def test_a_rank_that_gives_other_sets_fails_the_job_in_words(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "different.py"
-    script.write_text(
-        "import horovod.torch as hvd, os\n"
-        "sets = [hvd.ProcessSet([0])] if os.environ['HOROVOD_RANK'] == '0' else None\n"
-        "hvd.init(process_sets=sets)\n"
-    )
-    job = horovodrun(2, str(script))
-    assert job.code == 1, job.text
-    assert job.err.count("ValueError") >= 1
-    assert "rank 0 gave 1 process set, rank 1 gave 0 process sets" in job.err
+    assert max(took) < LIMIT_S
 
 
 @pytest.mark.parametrize("call", ["hvd.add_process_set([0])", "hvd.remove_process_set(some)", "hvd.join()"])

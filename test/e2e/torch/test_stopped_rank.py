@@ -42,15 +42,13 @@ hvd.allreduce(torch.ones(1), name=f"half.{hvd.rank()}")
 
 
 @pytest.mark.parametrize("stopped", [0, 1], ids=["the root", "another"])
-def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "stopped.py"
-    script.write_text(START + STOPPED)
+def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horovodrun: Any) -> None:
     settings = {
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_FUSION_THRESHOLD": "0",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings)
+    job = horovodrun(2, "-c", START + STOPPED, str(stopped), env=settings)
     assert job.code != 0, job.text
     heard = re.findall(r"heard (.*)", job.out)
     assert len(heard) == 1, job.text
@@ -99,16 +97,14 @@ except hvd.HorovodInternalError as error:
 @pytest.mark.parametrize("stopped", [0, 1], ids=["the root", "another"])
 @pytest.mark.parametrize(("program", "path"), [(EXCHANGED, "exchanged"), (VIEWS, "direct")], ids=["exchange", "views"])
 def test_a_rank_that_is_stopped_where_others_wait_in_shared_memory_ends_the_job(
-    program: str, path: str, stopped: int, horovodrun: Any, tmp_path: Path
+    program: str, path: str, stopped: int, horovodrun: Any
 ) -> None:
-    script = tmp_path / "stopped.py"
-    script.write_text(START + program + UNTIL_STOPPED)
     settings = {
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
         "HOROVOD_LOG_LEVEL": "debug",
     }
-    job = horovodrun(2, str(script), str(stopped), env=settings)
+    job = horovodrun(2, "-c", START + program + UNTIL_STOPPED, str(stopped), env=settings)
     assert job.code != 0, job.text
     assert job.err.count(f"op=allreduce backend=shm path={path}") == 2, job.text
     heard = re.findall(rf"\[{1 - stopped}\]<stdout>:heard (.*)", job.out)
@@ -175,11 +171,9 @@ def test_a_rank_that_waits_for_its_turn_is_not_stuck(horovodrun: Any, tmp_path: 
     assert_no_stall(horovodrun, tmp_path / "turn.py", WAITS_ITS_TURN, 3, "got 20000002 1.0 slow")
 
 
-def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "different.py"
-    script.write_text(START + DIFFERENT)
+def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodrun: Any) -> None:
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
-    job = horovodrun(2, str(script), env=limits)
+    job = horovodrun(2, "-c", START + DIFFERENT, env=limits)
     assert "Deadlock: every rank waits for a tensor" in job.err, job.text
     assert job.err.index("Deadlock: ") < job.err.index("Stalled: "), job.text
     assert job.err.count("Deadlock: ") == 1, job.text
@@ -207,3 +201,28 @@ print("got", hvd.synchronize(late).item(), flush=True)
 
 def test_the_time_in_ctrl_z_does_not_count_as_a_stall(horovodrun: Any, tmp_path: Path) -> None:
     assert_no_stall(horovodrun, tmp_path / "paused.py", PAUSED, 2, "got 1.0")
+
+
+LOADS = """
+def load_data():
+    threading.Event().wait()
+
+hvd.allreduce(torch.ones(1), name="begin")
+if hvd.rank() == 1:
+    load_data()
+hvd.allreduce(torch.ones(1), name="w")
+"""
+
+
+def test_a_stall_names_the_rank_that_others_wait_for(horovodrun: Any) -> None:
+    limits = ("--stall-check-warning-time-seconds", "1", "--stall-check-shutdown-time-seconds", "6")
+    job = horovodrun(2, "-c", START + LOADS, flags=limits)
+    assert job.code == 1, job.text
+    told = re.findall(
+        r"^horovodrun: others wait for rank 1 on host localhost \(pid \d+\); `horovodrun --stacks \d+`", job.err, re.MULTILINE
+    )
+    assert len(told) == 1, job.text  # though several warnings came
+    assert "rank 1: [allreduce.w]" in job.err, job.text
+    cause = re.search("^Probable cause: (.*)$", job.err, re.MULTILINE)
+    assert cause, job.text
+    assert cause[1].startswith('rank 1 did not submit "allreduce.w", for which others had waited for more than 6 s'), job.text

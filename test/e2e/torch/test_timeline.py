@@ -63,10 +63,8 @@ def events(path: Path, tensor: str) -> list[str]:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_flags_write_a_timeline(horovodrun: Any, tmp_path: Path, ranks: int) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
     path = tmp_path / "t.json"
-    job = horovodrun(ranks, str(script), flags=["--timeline-filename", str(path), "--timeline-mark-cycles"])
+    job = horovodrun(ranks, "-c", TRAINING, flags=["--timeline-filename", str(path), "--timeline-mark-cycles"])
     assert job.code == 0, job.text
     assert "timeline" not in job.err, job.text
     for tensor, op in (("allreduce.test_allreduce", "ALLREDUCE"), ("allgather.gathered", "ALLGATHER")):
@@ -77,18 +75,14 @@ def test_the_flags_write_a_timeline(horovodrun: Any, tmp_path: Path, ranks: int)
 
 
 def test_calls_start_and_stop_timelines(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "calls.py"
-    script.write_text(CALLS)
-    job = horovodrun(2, str(script), str(tmp_path), env={"HOROVOD_TIMELINE": "DYNAMIC"})
+    job = horovodrun(2, "-c", CALLS, str(tmp_path), env={"HOROVOD_TIMELINE": "DYNAMIC"})
     assert job.code == 0, job.text
     assert job.out.count("ok") == 2, job.text
     assert job.err.count("cannot write a timeline: cannot open /nonexistent/folder/t.json: No such file") == 1, job.text
 
 
 def test_the_timeline_of_a_rank_that_is_killed_can_be_read(horovodrun: Any, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
     path = tmp_path / "t.json"
-    job = horovodrun(2, str(script), "killed", env={"HOROVOD_TIMELINE": str(path)})
+    job = horovodrun(2, "-c", TRAINING, "killed", env={"HOROVOD_TIMELINE": str(path)})
     assert job.code == 137, job.text
     assert events(path, "allreduce.test_allreduce").count("ALLREDUCE") == 20

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "runtime/recorder/flight_recorder.h"
 #include "test/support/trace_reader.h"
 
 using namespace hvd;
@@ -117,4 +118,9 @@ TEST_CASE("Whatever is missing among the events, what begins also ends, and noth
     events.push_back(event);
   }
   CHECK(read(events, true).open().empty());
+}
+
+TEST_CASE("Without a profiler operations are no ranges, asked for or not", "[unit][recorder]") {
+  CHECK_FALSE(FlightRecorder().ranges().is_active());
+  CHECK_FALSE(FlightRecorder(true).ranges().is_active());
 }

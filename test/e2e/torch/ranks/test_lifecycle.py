@@ -35,16 +35,21 @@ def test_topology_is_that_of_the_environment() -> None:
 
 
 def test_init_and_shutdown_again_and_again() -> None:
-    for cycle in range(30):
+    """Each second session has process sets from its start."""
+    sets = [hvd.ProcessSet([0]), hvd.ProcessSet([1])] if hvd.size() > 1 else []
+    for cycle in range(31):
         hvd.barrier()
         hvd.shutdown()
         assert not hvd.is_initialized()
         with pytest.raises(ValueError, match="init"):
             hvd.rank()
         hvd.shutdown()
-        hvd.init()
+        given = sets if cycle % 2 else []
+        hvd.init(process_sets=given)
         assert hvd.is_initialized()
         assert_same(hvd.allreduce(torch.tensor([cycle]), op=hvd.Sum), torch.tensor([cycle * hvd.size()]))
+        for own in (one for one in given if one.included()):
+            assert_same(hvd.allreduce(torch.tensor([cycle]), op=hvd.Sum, process_set=own), torch.tensor([cycle]))
 
 
 def test_a_second_init_changes_nothing() -> None:

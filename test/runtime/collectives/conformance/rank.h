@@ -35,6 +35,8 @@ class Rank {
  public:
   Rank(int rank, int size, CollectiveBackend& backend) : rank_(rank), size_(size), backend_(backend) {}
 
+  int rank() const { return rank_; }
+
   std::string allreduce(const Case& c, const Bytes& expected) const {
     const Bytes input = input_of(c, rank_);
     Buffer beside(input.size(), c.offset);

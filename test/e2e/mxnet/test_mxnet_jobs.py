@@ -1,4 +1,4 @@
-"""A rank that ends during a step: the others hear of it, soon, with its name; and Ctrl-C while one waits."""
+"""Jobs: the example; a rank that ends during a step: the others hear of it, soon, with its name; and Ctrl-C while one waits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs import SUPPORT, assert_heard_soon
+from jobs import ROOT, SUPPORT, assert_heard_soon, assert_learned, run_to_end
 
+EXAMPLE = str(ROOT / "examples" / "mxnet_digits.py")
 SCRIPT = str(Path(__file__).parent / "train_until_lost.py")
 ENV = {"OMP_NUM_THREADS": "1"}
 
@@ -137,3 +138,9 @@ def test_a_library_without_the_engines_functions_is_named() -> None:
     assert done.returncode == 1
     assert "ImportError: horovod.mxnet: cannot use MXNet" in done.stderr, done.stderr
     assert "lacks MX" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_digits_are_learned(horovodrun: Any, ranks: int) -> None:
+    job = horovodrun(2, EXAMPLE, env=ENV) if ranks == 2 else run_to_end([sys.executable, EXAMPLE], env=ENV)
+    assert_learned(job, f"mxnet: test accuracy _ (wanted 0.95); all {ranks} ranks hold bitwise equal weights")

@@ -1,11 +1,15 @@
-"""A rank that ends during a compiled step: the others hear of it, soon, with its name; and Ctrl-C while one waits."""
+"""Jobs: the example; a rank that ends during a compiled step: the others hear of it, soon, with its name; and Ctrl-C while one waits."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
-from jobs import SUPPORT, assert_heard_soon
+from jobs import ROOT, SUPPORT, assert_heard_soon, assert_learned, run_to_end
+
+EXAMPLE = str(ROOT / "examples" / "jax_digits.py")
+LAST_LINE = "jax: test accuracy _ (wanted 0.95); all {} ranks hold bitwise equal weights"
 
 # Ends while its program runs: JAX has returned before.
 ENDS_AT_ONCE = """
@@ -46,3 +50,11 @@ def test_a_script_that_ends_while_its_program_runs_ends_well(horovodrun: Any) ->
     job = horovodrun(2, "-c", ENDS_AT_ONCE, env={"OMP_NUM_THREADS": "1"})
     assert job.code == 0, job.text
     assert "Traceback" not in job.text
+
+
+def test_digits_are_learned_on_two_ranks(horovodrun: Any) -> None:
+    assert_learned(horovodrun(2, EXAMPLE, env={"OMP_NUM_THREADS": "1"}), LAST_LINE.format(2))
+
+
+def test_digits_are_learned_without_a_launcher() -> None:
+    assert_learned(run_to_end([sys.executable, EXAMPLE], env={"OMP_NUM_THREADS": "1"}), LAST_LINE.format(1))

@@ -1,9 +1,0 @@
-"""Collected only where JAX is installed."""
-
-from __future__ import annotations
-
-import importlib.util
-
-_spec = importlib.util.find_spec("jax")
-# A folder called jax on the path, this one for example, is a namespace package without an origin.
-collect_ignore_glob = [] if _spec is not None and _spec.origin is not None else ["*"]
