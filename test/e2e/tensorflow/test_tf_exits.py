@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -219,16 +218,18 @@ def test_who_asked_for_signals_before_still_gets_them() -> None:
 # A compiled collective that cannot end does not hang: the job ends, and says why.
 
 COMPILED = str(SCRIPTS / "compiled_failures.py")
-XLA = pytest.mark.skipif(
-    tuple(map(int, version("tensorflow").split(".")[:2])) < (2, 18), reason="XLA compiles our collectives from TensorFlow 2.18 on"
-)
+
+
+@pytest.fixture
+def compiles() -> None:
+    pytest.importorskip("tensorflow", "2.18", reason="XLA compiles our collectives from TensorFlow 2.18 on")
 
 
 def heard(job: Any) -> dict[int, str]:
     return {int(rank): text for rank, text in re.findall(r"\[(\d)\]<stdout>:heard (.*)", job.out)}
 
 
-@XLA
+@pytest.mark.usefixtures("compiles")
 def test_a_rank_that_raises_ends_the_others_wait(horovodrun: Any) -> None:
     job = horovodrun(2, COMPILED, "raise", survive=True)
     assert job.code != 0, job.text
@@ -236,7 +237,7 @@ def test_a_rank_that_raises_ends_the_others_wait(horovodrun: Any) -> None:
     assert re.search(r"UnknownError .*rank 1.*rank 1 has enough", heard(job)[0]), job.text
 
 
-@XLA
+@pytest.mark.usefixtures("compiles")
 def test_another_order_of_tracing_is_reported_and_ends(horovodrun: Any) -> None:
     env = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
     job = horovodrun(2, COMPILED, "order", env=env)
