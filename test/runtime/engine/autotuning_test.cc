@@ -101,13 +101,11 @@ TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried 
   const int size = GENERATE(1, 2, 3);
   const TempFolder folder;
   const std::string log = folder / "tune.csv";
-  JobFixture job(size);
-  Problems problems;
   constexpr int kScores = 6;
   constexpr int kSteps = 1 + 5 * kScores + 10 + 5;  // what is thrown away, the search, both in turns, and some behind
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      size,
+      [&](Session& session, Problems& problems) {
         for (int i = 0; i < kSteps; ++i) step(session, problems);
       },
       [&](config::RuntimeConfig& config) { tune(config, log, kScores); });
@@ -139,11 +137,9 @@ TEST_CASE("Ranks go on while batching is tuned, and the log says what was tried 
 TEST_CASE("A threshold that is tried or has been found best splits the batches of all ranks", "[multi][engine]") {
   constexpr std::size_t kCount = 50'000;
   const TempFolder folder;
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         std::vector<float> a(kCount);
         std::vector<float> b(kCount);
         for (int i = 0; i < kStepsOfTwo + 2; ++i) {
@@ -181,11 +177,9 @@ TEST_CASE("What the user has set is not tuned", "[multi][engine]") {
   const bool fixes_delay = GENERATE(false, true);
   const TempFolder folder;
   const std::string log = folder / "tune.csv";
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         for (int i = 0; i < 1 + 5 * 3 + 10 + 1; ++i) step(session, problems);
       },
       [&](config::RuntimeConfig& config) {
@@ -244,11 +238,9 @@ TEST_CASE("The time of a step in which nothing is moved for long counts whole", 
   const TempFolder folder;
   const std::string log = folder / "tune.csv";
   constexpr auto kPause = std::chrono::milliseconds(1200);
-  JobFixture job(1);  // which nothing wakes meanwhile
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      1,  // which nothing wakes meanwhile
+      [&](Session& session, Problems& problems) {
         for (int i = 0; i < 1 + 5 + 1; ++i) {  // three of five, for the median
           if (i >= 2 && i < 5) std::this_thread::sleep_for(kPause);
           step(session, problems);
@@ -264,11 +256,9 @@ TEST_CASE("The time of a step in which nothing is moved for long counts whole", 
 TEST_CASE("An allgather counts with what all ranks have", "[multi][engine]") {
   const TempFolder folder;
   const std::string log = folder / "tune.csv";
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         const std::size_t rows = session.topology().rank == 0 ? 0 : kElements;
         std::vector<float> mine(rows, 1.0F);
         std::vector<float> all;

@@ -66,11 +66,9 @@ std::vector<HandlePtr> each_kind(Session& session, Values& a, Values& b, std::ar
 TEST_CASE("A profiler sees each operation, with its name and bytes, however ranks exchange it", "[multi][engine]") {
   start_profiler();
   const bool has_shm = GENERATE(false, true);
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         problems.expect(fake_nvtx_domains() == std::string(kDomains), "domains");
         Values small(3, 1.0F);
         Values large(100'000, 1.0F);
@@ -148,11 +146,9 @@ TEST_CASE("An operation that its session ends is a range until then, and one tha
 
 TEST_CASE("With HOROVOD_DISABLE_NVTX_RANGES a profiler sees nothing of that rank", "[multi][engine]") {
   start_profiler();
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         Values data(static_cast<std::size_t>(8), 1.0F);
         for (int i = 0; i < 3; ++i) problems.expect_ok(wait(session.enqueue(allreduce("x", data))), "x");
       },

@@ -278,11 +278,9 @@ TEST_CASE("A result that all have is not lost when a rank ends the session right
 
 TEST_CASE("Evictions and more tensors than slots leave every sum right", "[multi][engine]") {
   const int capacity = GENERATE(3, 8000);
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         const int names = capacity == 3 ? 5 : 7400;  // 7281 slots for two ranks
         for (int round = 0; round < (capacity == 3 ? 20 : 3); ++round) {
           std::vector<Values> data(static_cast<std::size_t>(names), Values(2, 1.0F));

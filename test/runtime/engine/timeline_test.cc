@@ -46,10 +46,8 @@ std::vector<Line> uses(const Line& line, std::vector<std::set<std::string>>& ran
 TEST_CASE("A timeline shows each use of a tensor, cached or not, with every rank", "[multi][engine]") {
   const int size = GENERATE(1, 2, 3);
   const TempFolder folder;
-  JobFixture job(size);
-  Problems problems;
-  run(
-      job, problems, [&](Session& session) { sum(session, problems, "allreduce.x", 20); },
+  run_job(
+      size, [&](Session& session, Problems& problems) { sum(session, problems, "allreduce.x", 20); },
       [&](config::RuntimeConfig& config) {
         config.timeline = folder / "t.json";
         config.timeline_mark_cycles = true;
@@ -74,11 +72,9 @@ TEST_CASE("A timeline shows each use of a tensor, cached or not, with every rank
 TEST_CASE("A timeline shows the ranks for which others speak, of cached tensors and of others", "[multi][engine]") {
   constexpr int kSize = 12;  // more than the root has children
   const TempFolder folder;
-  JobFixture job(kSize);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      kSize,
+      [&](Session& session, Problems& problems) {
         sum(session, problems, "small", 4);
         sum(session, problems, "large", 4, 1000);  // too large for the tree
         for (int i = 0; i < 3; ++i) sum(session, problems, "once." + std::to_string(i));
@@ -97,12 +93,10 @@ TEST_CASE("A timeline shows the ranks for which others speak, of cached tensors 
 TEST_CASE("A timeline shows every kind of operation, and what a group is packed into", "[multi][engine]") {
   const bool has_shm = GENERATE(false, true);
   const TempFolder folder;
-  JobFixture job(2);
-  Problems problems;
   std::barrier all(2);
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         session.start_timeline(folder / "t.json", false);
         all.arrive_and_wait();
         Values a(5, 1.0F);
@@ -172,11 +166,9 @@ TEST_CASE("A timeline shows every kind of operation, and what a group is packed 
 
 TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][engine]") {
   const TempFolder folder;
-  JobFixture job(2);
-  Problems problems;
-  run(
-      job, problems,
-      [&](Session& session) {
+  run_job(
+      2,
+      [&](Session& session, Problems& problems) {
         const bool is_first = session.topology().rank == 0;
         for (int i = 0; i < 3 && !is_first; ++i) {
           Values data(3, 1.0F);
@@ -193,10 +185,8 @@ TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][eng
 
 TEST_CASE("A timeline names what goes host by host", "[multi][engine]") {
   const TempFolder folder;
-  JobFixture job(4);
-  Problems problems;
-  run(
-      job, problems, [&](Session& session) { sum(session, problems, "x", 2, 100'000); },
+  run_job(
+      4, [&](Session& session, Problems& problems) { sum(session, problems, "x", 2, 100'000); },
       [&](config::RuntimeConfig& config) {
         config.hostname = config.rank < 2 ? "a" : "b";
         config.timeline = folder / "t.json";
