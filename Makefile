@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous starters launcher python cmake -type 
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-mxnet test-spark test-gpu carry-gpu test-arm64 setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
+.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-mxnet test-spark test-gpu carry-gpu test-arm64 wheel-arm64 setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -19,7 +19,8 @@ help:
 	@echo "make test-mxnet  MXNet's tests with the wheel, in an environment with the old numpy that MXNet needs"
 	@echo "make test-spark  horovod.spark on a real Spark (pyspark in an environment of its own, Java)"
 	@echo "make test-gpu    what needs a GPU, with PYTHON=... that has torch, in SECONDS=...; make carry-gpu packs for it"
-	@echo "make test-arm64  compile for arm64 and run the C++ tests emulated, as root; on a real arm64: make test"
+	@echo "make test-arm64  compile for arm64 and run C++ and torch tests emulated, as root; on a real arm64: make test"
+	@echo "make wheel-arm64 a wheel for arm64, compiled here, as root"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/, PYTHON=..."
 	@echo "make lint        types, style, includes      make install     build and install into .venv"
 	@echo "make format      clang-format over all C++"
@@ -73,6 +74,9 @@ test-spark: wheel
 
 test-arm64: setup-test
 	scripts/arm64.sh
+
+wheel-arm64: setup-test
+	scripts/arm64.sh scripts/wheel.sh arm64
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint

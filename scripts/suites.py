@@ -54,8 +54,8 @@ def count_catch2(log: str) -> Counts:
 
 
 def count_pytest(log: str) -> Counts:
-    """Reads the closing line of pytest."""
-    lines = re.findall(r"^=+ (.*) in [\d.]+s.*=+$", log, re.MULTILINE)
+    """Reads the closing line of pytest, that of rank 0 where ranks ran it."""
+    lines = re.findall(r"^(?:\[0\]<stdout>:)?=+ (.*) in [\d.]+s.*=+$", log, re.MULTILINE)
     numbers = {word: int(n) for line in lines[-1:] for n, word in re.findall(r"(\d+) (\w+)", line)}
     return Counts(
         numbers.get("passed", 0),
@@ -132,7 +132,9 @@ SUITES = (
     cpp("tsan", ("sanitizers",)),
     launcher("tsan", "sanitizers"),
     cpp("dev", ("slow",), label="slow"),
-    cpp("arm64", ("arm64",)),  # inside scripts/arm64.sh
+    # Inside scripts/arm64.sh.
+    cpp("arm64", ("arm64",)),
+    Suite("torch-arm64", (("scripts/wheel.sh", "arm64"), ("scripts/arm64_ranks.sh",)), count_pytest, ("arm64",)),
     pytest("e2e-slow", "test/e2e", "-m", "slow", workers=1, kinds=("slow",)),
 )
 
