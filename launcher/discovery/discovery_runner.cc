@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/hosts/host_list.h"
@@ -51,7 +52,11 @@ void DiscoveryRunner::run_script() {
   was_late_ = false;
   const Status status = spawn();
   if (!status.is_ok()) return failed(status.message());
-  limit_.start(kScriptLimit);
+  limit_.start(limit());
+}
+
+Millis DiscoveryRunner::limit() const {
+  return has_listed_ ? kScriptLimit : std::clamp(options_.first_limit, kPause, kScriptLimit);
 }
 
 Status DiscoveryRunner::spawn() {
@@ -98,8 +103,9 @@ void DiscoveryRunner::ended() {
   HVD_FAILPOINT("discovery.ended");
   limit_.stop();
   if (was_late_) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(kScriptLimit).count();
-    return failed("it ran for more than " + std::to_string(seconds) + " s and was killed");
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit()).count();
+    return failed("it ran for more than " + std::to_string(seconds) + " s" +
+                  (limit() < kScriptLimit ? " (--elastic-timeout)" : "") + " and was killed");
   }
   if (!status_->ok()) return failed("it " + describe(*status_));
   Result<std::vector<HostSpec>> hosts = parse_discovered_hosts(output_, options_.default_slots);
@@ -116,6 +122,7 @@ void DiscoveryRunner::failed(const std::string& what) {
 
 void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
   HVD_FAILPOINT("discovery.listed");
+  has_listed_ = true;
   hosts_ = std::move(hosts);
   std::map<std::string, ResolvedHost> known;
   std::vector<std::string> unknown;

@@ -35,6 +35,7 @@ class DiscoveryRunner {
     int default_slots = 1;
     std::string ssh_program;
     Millis lookup_patience{10000};
+    Millis first_limit = kScriptLimit;  // of runs of the script before one has listed hosts (--elastic-timeout)
   };
   struct Callbacks {
     // All of them, each with what is known of its addresses; whether or not that is new.
@@ -53,6 +54,7 @@ class DiscoveryRunner {
   void run_script();
   Status spawn();
   void end_script();
+  Millis limit() const;  // of a run of the script
   void limit_reached();
   void maybe_ended();
   void ended();
@@ -69,7 +71,8 @@ class DiscoveryRunner {
   HostfileWatch watch_;
   std::string output_;
   std::optional<ExitStatus> status_;
-  bool was_late_ = false;  // it still ran at its limit
+  bool was_late_ = false;    // it still ran at its limit
+  bool has_listed_ = false;  // some run has
   std::vector<HostSpec> hosts_;
   std::map<std::string, ResolvedHost> addresses_;  // of the hosts that are listed now
   std::unique_ptr<HostResolver> resolver_;

@@ -51,7 +51,8 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
                   .fixed = config.hosts,
                   .default_slots = config.elastic->default_slots,
                   .ssh_program = ssh_client_of(config),
-                  .lookup_patience = Millis(config.start_timeout) / 2},
+                  .lookup_patience = Millis(config.start_timeout) / 2,
+                  .first_limit = config.elastic->timeout},
                  {.on_hosts = [this](const auto& hosts, const auto& addresses) { hosts_found(hosts, addresses); },
                   .on_failure = [this](const std::string& why) { discovery_failed(why); }}) {}
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/job/job_driver.h"
+#include "launcher/process/shared_fd.h"
 
 namespace hvd::launcher {
 
@@ -38,6 +39,10 @@ bool JobDriver::open_outputs() {
 Status JobDriver::open_events() {
   if (!plan_.config.events) return Status::ok();
   HVD_ASSIGN_OR_RETURN(OutputFile file, open_events_file(*plan_.config.events));
+  if (summary_.fd.valid() && is_same_file(file.fd.get(), summary_.fd.get())) {
+    return Status::invalid_argument("--events: " + file.name + " is where --log-dir " + *plan_.config.log_dir +
+                                    " has the summary: name another file");
+  }
   event_file_.emplace(std::move(file), [this](const std::string& text) { output_.message(text); });
   return Status::ok();
 }

@@ -134,6 +134,11 @@ Result<OutputFile> open_events_file(const std::string& path) {
     const std::filesystem::path full(path);
     const std::string directory = full.has_parent_path() ? full.parent_path().string() : ".";
     if (!full.has_filename()) return Status::invalid_argument(path + " is a folder: expected the name of a file");
+    if (path == "-") {
+      return Status::invalid_argument(
+          "expected the name of a file, got -: standard output has what the ranks print (./- is the file of that "
+          "name)");
+    }
     HVD_RETURN_IF_ERROR(check_place(directory));
     const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return Status::from_errno("cannot open the directory " + directory, errno);

@@ -207,6 +207,9 @@ def enqueue(
     `is_awaited`: the caller waits for it at once, and its thread may do a part of the work meanwhile.
     """
 
+def group_member_names(group: str, count: int) -> list[str]:
+    """Those under which enqueue_group() submits so many operations."""
+
 def enqueue_group(
     call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep_alive: Any, results: Sequence[Any] | None = None
 ) -> HandleGroup:

@@ -6,22 +6,21 @@
 #include "python/src/error_map.h"
 #include "python/src/gil.h"
 #include "python/src/session_slot.h"
+#include "runtime/base/group_name.h"
 
 namespace py = pybind11;
 
 namespace hvd::python {
 
 Group::Group(CallArgs call, const ReductionArgs& reduction, std::size_t count, py::object keep)
-    : call_(std::move(call)), reduction_(reduction), ending_("of" + std::to_string(count)), keep_(std::move(keep)) {
+    : call_(std::move(call)), reduction_(reduction), count_(count), keep_(std::move(keep)) {
   operations_.reserve(count);
   members_.reserve(count);
 }
 
 void Group::add(TensorArgs&& tensor, py::object result) {
-  const std::string number = std::to_string(operations_.size() + 1);
   Operation& operation = operations_.emplace_back();
-  operation.name.reserve(call_.name.size() + 1 + number.size() + ending_.size());
-  operation.name.append(call_.name).append("_").append(number).append(ending_);
+  operation.name = group_member_name(call_.name, operations_.size(), count_);
   Member& member = members_.emplace_back();
   member.slot = slot_for(call_, tensor);
   member.result = std::move(result);

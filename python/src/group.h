@@ -35,7 +35,7 @@ class Group {
 
   const CallArgs call_;
   const ReductionArgs reduction_;
-  const std::string ending_;  // of names
+  const std::size_t count_;
   pybind11::object keep_;
   std::vector<Operation> operations_;
   std::vector<Member> members_;

@@ -2,6 +2,7 @@
 
 #include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "horovod/session.h"
@@ -12,6 +13,7 @@
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
 #include "python/src/session_slot.h"
+#include "runtime/base/group_name.h"
 #include "runtime/base/page_pool.h"
 
 namespace py = pybind11;
@@ -58,6 +60,13 @@ py::list handles_of(const PyHandleGroup& group) {
   return handles;
 }
 
+std::vector<std::string> group_member_names(const std::string& group, std::size_t count) {
+  std::vector<std::string> names;
+  names.reserve(count);
+  while (names.size() < count) names.push_back(group_member_name(group, names.size() + 1, count));
+  return names;
+}
+
 }  // namespace
 
 void register_operations(py::module_& module) {
@@ -70,6 +79,7 @@ void register_operations(py::module_& module) {
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
   module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
   module.def("new_shared", &new_shared, py::arg("shape"), py::arg("dtype"));
+  module.def("group_member_names", &group_member_names, py::arg("group"), py::arg("count"));
   module.def("enqueue_group", &enqueue_group, py::arg("call"), py::arg("tensors"), py::arg("reduction"),
              py::arg("keep_alive"), py::arg("results") = py::none());
 }

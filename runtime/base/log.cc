@@ -32,8 +32,8 @@ class ProcessLog {
 
  private:
   void set_pattern(bool hide_time, int rank) {
-    std::string pattern = hide_time ? "[%L %s:%#] " : "[%Y-%m-%d %H:%M:%S.%f: %L %s:%#] ";
-    if (rank >= 0) pattern += "[" + std::to_string(rank) + "]";
+    std::string pattern = hide_time ? "[%L %s:%#]" : "[%Y-%m-%d %H:%M:%S.%f: %L %s:%#]";
+    if (rank >= 0) pattern += " [" + std::to_string(rank) + "]";
     pattern += ": %v";
     logger_.set_pattern(pattern);
   }

@@ -73,19 +73,17 @@ Status parse_choice_row(const OptionRow& row, std::string_view text, RuntimeConf
                                                             : "environment");
 }
 
-// Bad values of these are ignored with a warning, as in Horovod.
+// Bad values of these are ignored with a word, as in Horovod.
 void parse_lenient_row(const OptionRow& row, std::string_view text, RuntimeConfig& config) {
-  Status bad;
   if (row.kind == OptionKind::kLogLevel) {
     const Result<int> level = parse_choice(text, row.choices);
     if (level.is_ok()) return store(row, config, level.value());
-    bad = level.status().annotate(row.name).annotate("ignored");
+    config.warnings.push_back(level.status().annotate(row.name).annotate("ignored").message());
   } else {
     const Result<std::vector<int>> cores = parse_cores(text);
     if (cores.is_ok()) return store(row, config, cores.value());
-    bad = cores.status().annotate(row.name).annotate("threads are not pinned");
+    config.errors.push_back(cores.status().annotate(row.name).annotate("threads are not pinned").message());
   }
-  config.warnings.push_back(bad.message());
 }
 
 Status parse_row(const OptionRow& row, const std::string& text, RuntimeConfig& config) {
@@ -237,9 +235,9 @@ void ignore_unusable(RuntimeConfig& config) {
 void ignore_short_affinity(RuntimeConfig& config) {
   if (!config.thread_affinity.empty() && config.thread_affinity.size() < static_cast<std::size_t>(config.local_size)) {
     if (config.local_rank == 0) {
-      config.warnings.push_back("HOROVOD_THREAD_AFFINITY lists " + std::to_string(config.thread_affinity.size()) +
-                                " cores for " + std::to_string(config.local_size) +
-                                " local ranks: threads are not pinned");
+      config.errors.push_back("HOROVOD_THREAD_AFFINITY lists " + std::to_string(config.thread_affinity.size()) +
+                              " cores for " + std::to_string(config.local_size) +
+                              " local ranks: threads are not pinned");
     }
     config.thread_affinity.clear();
   }
@@ -300,7 +298,10 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   ignore_unusable(config);
   warn_unknown_names(env, config);
   warn_unbuilt(env, config);
-  if (config.rank != 0) config.warnings.clear();  // all ranks are asked for the same, and one says so
+  if (config.rank != 0) {  // all ranks are asked for the same, and one says so
+    config.warnings.clear();
+    config.errors.clear();
+  }
   ignore_short_affinity(config);
   return config;
 }

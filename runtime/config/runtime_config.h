@@ -101,6 +101,7 @@ struct RuntimeConfig {
   // Things worth telling the user once, and so on rank 0 alone, or on the first rank of a host what is different there:
   // unknown HOROVOD_* names, values that were ignored.
   std::vector<std::string> warnings;
+  std::vector<std::string> errors;  // the same of those that the log calls errors
 };
 
 // Reads every variable of the option table. A bad or inconsistent value is kInvalidArgument naming variable, value and

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,7 +122,8 @@ Secret Secret::derive(std::string_view purpose, std::uint64_t epoch) const {
                                               static_cast<int>(info.size())) > 0 &&
                   EVP_PKEY_derive(context, place->key().data(), &size) > 0;
   EVP_PKEY_CTX_free(context);
-  HVD_CHECK(ok && size == kSecretSize, "HKDF-SHA256 failed");
+  if (!ok) throw std::bad_alloc();  // nothing else can fail of these arguments
+  HVD_CHECK(size == kSecretSize, "HKDF-SHA256 has another size");
   return Secret(std::move(place));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -138,13 +139,25 @@ void EngineLoop::request_shutdown() {
   });
 }
 
+template <typename Work>
+void EngineLoop::guard(Work&& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    if (!attached_ || stop_reason_) throw;  // nobody to tell, or what tells them needs memory itself
+    out_of_memory();
+  }
+}
+
 void EngineLoop::pump() {
   check_thread();
   if (!attached_ || stop_reason_) return;
-  submit_fresh();
-  move_reports();
-  take_decisions();
-  if (!stop_reason_) arm_timer();
+  guard([this] {
+    submit_fresh();
+    move_reports();
+    take_decisions();
+    if (!stop_reason_) arm_timer();
+  });
 }
 
 void EngineLoop::submit_fresh() {
@@ -255,11 +268,13 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   traffic_.messages_received.fetch_add(1, std::memory_order_relaxed);
   traffic_.bytes_received.fetch_add(message.size(), std::memory_order_relaxed);
   if (stop_reason_) return;
-  if (from_rank == tree().parent(own_rank())) {
-    handle_decision(message);
-  } else {
-    handle_report(from_rank, message);
-  }
+  guard([&] {
+    if (from_rank == tree().parent(own_rank())) {
+      handle_decision(message);
+    } else {
+      handle_report(from_rank, message);
+    }
+  });
   pump();
 }
 

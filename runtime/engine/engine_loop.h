@@ -79,6 +79,10 @@ class EngineLoop final : public transport::ControlHandler {
   bool is_root() const { return own_rank() == 0; }
   void check_thread() const { HVD_DCHECK(loop_.in_loop(), "negotiation is confined to hvd-engine"); }
   void pump();
+  // Does `work`, which may run out of memory: then the session ends on all ranks.
+  template <typename Work>
+  void guard(Work&& work);
+  void out_of_memory();
   void submit_fresh();
   void move_reports();
   void send(int to_rank, Bytes message);

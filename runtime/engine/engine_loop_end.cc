@@ -5,6 +5,7 @@
 #include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/engine_loop.h"
+#include "runtime/wire/codec.h"
 
 namespace hvd::engine {
 
@@ -85,6 +86,16 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
     move_reports();
   }
   HVD_LOG(kInfo, "lost", log_field("what", text));
+}
+
+// What was under way is half done, and is not touched again: nothing is reported but this.
+void EngineLoop::out_of_memory() {
+  const std::string why = "its thread hvd-engine got no more memory (std::bad_alloc)";
+  if (is_root()) return report_lost(own_rank(), why);
+  wire::Report report;
+  report.lost_ranks.push_back({own_rank(), why});
+  send(tree().parent(own_rank()), wire::encode(report));
+  deliver(negotiation::make_abort(own_rank(), why));
 }
 
 // A lost peer is reported by lanes and by the control tree, and only the tree knows whether a rank died or the way

@@ -1,6 +1,7 @@
 #include "runtime/engine/executor.h"
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -103,7 +104,7 @@ bool Executor::complete_without_data(const negotiation::OwnResponse& op) {
 }
 
 void Executor::queue_on_lane(const topology::ProcessSetPtr& set, std::vector<negotiation::OwnResponse> ops,
-                             const wire::FusionLimits& limits) {
+                             const wire::FusionLimits& limits) try {
   std::vector<PendingOperationPtr> pending = table_.start(ops);
   std::vector<const wire::Response*> responses;
   responses.reserve(ops.size());
@@ -133,6 +134,9 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, std::vector<neg
     events_.failed(Status::from_errno("a thread for collectives" + topology::of_set(set->id), e.code().value()),
                    std::move(operations));
   }
+} catch (const std::bad_alloc&) {  // the lane has nothing of it: they end with the session
+  table_.put_back(ops);
+  throw;
 }
 
 Lane& Executor::lane_for(const topology::ProcessSetPtr& set) {

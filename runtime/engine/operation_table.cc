@@ -215,6 +215,14 @@ std::vector<PendingOperationPtr> OperationTable::start(std::span<const negotiati
   return started;
 }
 
+void OperationTable::put_back(std::span<const negotiation::OwnResponse> started) {
+  const MutexLock lock(mutex_);
+  for (const negotiation::OwnResponse& each : started) {
+    const auto at = pending_.find(key_of(each.operation));
+    if (at != pending_.end()) at->second->running = false;
+  }
+}
+
 OperationTable::Oldest OperationTable::oldest(TimePoint then) const {
   const MutexLock lock(mutex_);
   PendingOperation* of_all = nullptr;

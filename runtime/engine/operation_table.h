@@ -65,6 +65,9 @@ class OperationTable {
   // The same for each, and from now on they are on a lane: close() leaves them to that lane.
   std::vector<PendingOperationPtr> start(std::span<const negotiation::OwnResponse> released) HVD_EXCLUDES(mutex_);
 
+  // They have not come to a lane after all. Takes no memory.
+  void put_back(std::span<const negotiation::OwnResponse> started) HVD_EXCLUDES(mutex_);
+
   // Their handles are done, and they have left the table; what they use they keep until they are completed as well.
   // That may be with an error, which Handle::order() tells. `end` is when the GPU has made the results.
   void hand_over(const std::vector<PendingOperationPtr>& operations,

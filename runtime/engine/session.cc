@@ -339,6 +339,7 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
                                                 const crypto::Secret* secret) try {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
+  for (const std::string& error : config.errors) HVD_LOG(kError, error);
   if (!config.failpoints.empty()) HVD_RETURN_IF_ERROR(failpoint::arm(config.failpoints));
   const bool is_alone = config.size == 1 && !(config.elastic && !config.rendezvous_addr.empty());
   if (is_alone) return begin(config, nullptr, stop, std::move(process_sets));

@@ -231,7 +231,7 @@ class FakeCore:
         results: Sequence[Any] | None = None,
     ) -> HandleGroup:  # fmt: skip
         """All of them or none."""
-        names = [f"{call[1]}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
+        names = real.group_member_names(call[1], len(tensors))
         for name in names:
             self._check_name(name)
         handles = real.enqueue_group(call, tensors, self._of_the_real(reduction), keep_alive, results).handles()

@@ -90,8 +90,13 @@ def DistributedOptimizer(  # noqa: N802
     >>> optimizer = hvd.DistributedOptimizer(optax.adam(1e-3 * hvd.size()))
     """
     if not (callable(getattr(optimizer, "update", None)) and callable(getattr(optimizer, "_replace", None))):
+        hint = (
+            "; give its gradient_transformation(), or put it around hvd.DistributedOptimizer()"
+            if hasattr(optimizer, "gradient_transformation")
+            else ""
+        )
         raise ValueError(
-            f"hvd.DistributedOptimizer: expected an optax.GradientTransformation, got {type(optimizer).__name__}"
+            f"hvd.DistributedOptimizer: expected an optax.GradientTransformation, got {type(optimizer).__name__}{hint}"
         )
     _check("DistributedOptimizer", op, gradient_predivide_factor, groups)
 

@@ -153,7 +153,7 @@ class Work:
         if not self.groups:
             return names
         groups = zip(names, self.groups, strict=True)
-        return [f"{name}_{i + 1}of{count}" for name, count in groups for i in range(count)]
+        return [member for name, count in groups for member in core.group_member_names(name, count)]
 
 
 def as_array(value: Any, caller: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.native import core
 from horovod.tensorflow._session import basics
 from horovod.tensorflow._xla_call import TYPES, Call, Spec, emit
 from horovod.tensorflow._xla_support import check_usable, static_shape
@@ -93,7 +94,7 @@ def _collective(
     outputs: list[Spec] = [(tensor.dtype, shape_of(static_shape(tensor, name))) for tensor in tensors]
     wire = _wire_name(name, attributes["ignore_name_scope"], reserve=False)
     count = len(tensors)
-    names = [f"{wire}_{i + 1}of{count}" for i in range(count)] if is_group else [wire]
+    names = core.group_member_names(wire, count) if is_group else [wire]
     handled = {key: value for key, value in attributes.items() if key != "ignore_name_scope"}
     call = Call(f"horovod_{kind}", tuple(names), equal_rows=equal_rows, **handled)
     run = _differentiable(op_name, attributes, lambda *given: emit(call, given, outputs, node_name=name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import torch
 from torch.optim import Optimizer
@@ -27,6 +27,7 @@ from horovod.torch._wrapping import (
     mark_stepped,
     name_added,
     parameters_of,
+    reduce_derived,
     take_over,
 )
 from horovod.torch.compression import Compressor
@@ -247,6 +248,9 @@ class AdasumOptimizer(Optimizer):
         self._reset()
         with loading_in_place(self):
             super().load_state_dict(state_dict)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        return reduce_derived(self, protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

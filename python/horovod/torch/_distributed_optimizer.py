@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch.optim import Optimizer
@@ -25,6 +25,7 @@ from horovod.torch._wrapping import (
     mark_stepped,
     name_added,
     parameters_of,
+    reduce_derived,
     take_over,
 )
 from horovod.torch.functions import broadcast_object
@@ -73,13 +74,15 @@ class _DistributedOptimizer(Optimizer):
             self._reducer = GradientReducer(settings.gradients, settings.passes, settings.in_backward)
             for parameter in parameters_of(self):
                 self._reducer.attach(parameter, names[parameter])
-            for group in self._group_lists():
+            groups = self._group_lists()
+            self._settings = replace(settings, groups=groups)  # for copies, which one rank alone may make
+            for group in groups or []:
                 self._reducer.group(group)
 
-    def _group_lists(self) -> Sequence[Sequence[torch.Tensor]]:
+    def _group_lists(self) -> list[list[torch.Tensor]] | None:
         groups = self._settings.groups
         if not isinstance(groups, int):
-            return groups or []
+            return groups
         # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
         members = self._process_set.ranks or [0]
         by_name = {self._parameter_names[p]: p for p in parameters_of(self) if p.requires_grad}
@@ -214,6 +217,9 @@ class _DistributedOptimizer(Optimizer):
         self._synchronized = False
         with loading_in_place(self):
             super().load_state_dict(state_dict)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        return reduce_derived(self, protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

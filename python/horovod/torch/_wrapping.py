@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import Any, SupportsIndex
 
 import torch
 from torch.optim import Optimizer
@@ -31,6 +32,26 @@ def take_over(wrapper: Optimizer, optimizer: Optimizer) -> None:
     """
     # Not the `step` that a scheduler has put into the wrapped object.
     wrapper.__dict__.update((name, value) for name, value in vars(optimizer).items() if name != "step")
+
+
+@cache
+def derived_class(methods: Any, wrapped: Any) -> Any:
+    """A class with the name of `wrapped` and these methods before its own: the same one each time."""
+    members = {"__module__": "horovod.torch.optimizer", "__doc__": wrapped.__doc__}
+    return type(wrapped.__name__, (methods, wrapped), members)
+
+
+def _empty(methods: type, wrapped: type) -> Any:
+    made = derived_class(methods, wrapped)
+    return made.__new__(made)
+
+
+def reduce_derived(optimizer: Optimizer, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+    """What pickle and copy make a copy from: no module has a derived class, so these two could not name it."""
+    bases = type(optimizer).__bases__
+    if len(bases) != 2 or derived_class(*bases) is not type(optimizer):
+        return object.__reduce_ex__(optimizer, protocol)
+    return _empty, bases, optimizer.__getstate__()
 
 
 def mark_stepped(optimizer: Optimizer | None) -> None:

@@ -20,6 +20,7 @@ from horovod.torch._wrapping import (
     check_groups,
     check_is_optimizer,
     check_names,
+    derived_class,
 )
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
@@ -94,20 +95,18 @@ def DistributedOptimizer(
     check_devices(optimizer, process_set)
     names = check_names(optimizer, named_parameters)
     checked_groups = check_groups(optimizer, groups)
-    wrapped = type(optimizer)
-    members = {"__module__": __name__, "__doc__": wrapped.__doc__}
+    wrapped: Any = type(optimizer)  # cache() wants Hashable, which mypy denies this class
     if op == Adasum and size() > 1:
         if process_set is not global_process_set:
             raise NotImplementedError("DistributedOptimizer: Adasum works on the global process set only")
         if gradient_as_bucket_view:
             _warn_without_buckets("op=Adasum")
-        adasum = type(wrapped.__name__, (AdasumOptimizer, wrapped), members)
+        adasum = derived_class(AdasumOptimizer, wrapped)
         return adasum(optimizer, names, compression, backward_passes_per_step)
     reduction = Reduction(op, 1.0 / gradient_predivide_factor, gradient_predivide_factor, process_set)
     if gradient_as_bucket_view and (compression is not Compression.none or checked_groups is not None):
         _warn_without_buckets("compression" if checked_groups is None else "groups")
         gradient_as_bucket_view = False
     gradients = GradientSettings(reduction, compression, sparse_as_dense, gradient_as_bucket_view)
-    distributed = type(wrapped.__name__, (_DistributedOptimizer, wrapped), members)
     settings = Settings(gradients, backward_passes_per_step, checked_groups, synchronize_in_backward)
-    return distributed(optimizer, names, settings)
+    return derived_class(_DistributedOptimizer, wrapped)(optimizer, names, settings)

@@ -7,6 +7,7 @@
 
 #include "python/src/mxnet/calls_in_flight.h"
 #include "python/src/published_session.h"
+#include "runtime/base/group_name.h"
 #include "runtime/base/page_pool.h"
 #include "runtime/base/status.h"
 
@@ -130,7 +131,7 @@ Status EngineCall::submit() {
   operations.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     Operation& operation = operations.emplace_back(request_.common);
-    if (request_.is_grouped) operation.name += "_" + std::to_string(i + 1) + "of" + std::to_string(count);
+    if (request_.is_grouped) operation.name = group_member_name(operation.name, i + 1, count);
     HVD_RETURN_IF_ERROR(attach(operation, i, session->pages()).annotate("\"" + operation.name + "\""));
   }
   if (!request_.outputs.empty()) HVD_RETURN_IF_ERROR(check_apart(operations));

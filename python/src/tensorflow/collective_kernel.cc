@@ -9,6 +9,7 @@
 #include "python/src/tensorflow/attributes.h"
 #include "python/src/tensorflow/done_callback.h"
 #include "python/src/tensorflow/execution.h"
+#include "runtime/base/group_name.h"
 #include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
@@ -21,7 +22,9 @@ Operation make_operation(const Attributes& attributes, int index, int count) {
   Operation operation;
   operation.op = attributes.op;
   operation.name = attributes.name;
-  if (attributes.is_grouped) operation.name += "_" + std::to_string(index + 1) + "of" + std::to_string(count);
+  if (attributes.is_grouped)
+    operation.name =
+        group_member_name(attributes.name, static_cast<std::size_t>(index) + 1, static_cast<std::size_t>(count));
   operation.process_set = attributes.process_set;
   operation.reduce_op = attributes.reduce_op;
   operation.prescale = attributes.prescale;

@@ -26,6 +26,12 @@ from launcher_job import eventually
             "timed out: the job needs at least 2 slots and has 1 after 1 s (--elastic-timeout)",
         ),
         (
+            ("-np", "1", "--elastic-timeout", "1", "--host-discovery-script", "exec sleep 1000"),
+            ("true",),
+            1,
+            "exec sleep 1000: it ran for more than 1 s (--elastic-timeout) and was killed",
+        ),
+        (
             ("-np", "1", "--host-discovery-script", "echo oops; exit 4"),
             ("true",),
             1,

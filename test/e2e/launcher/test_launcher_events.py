@@ -84,7 +84,7 @@ def test_events_are_there_as_they_happen_and_jobs_add_to_what_is_there(start_job
     assert len(events_of(path)) == 5 + 4
 
 
-@pytest.mark.parametrize("name", ["missing/events", "folder", "link"])
+@pytest.mark.parametrize("name", ["missing/events", "folder", "link", "-", "/dev/stdout"])
 def test_a_file_that_cannot_be_opened_ends_the_job_before_anything_starts(
     name: str, start_job: StartJob, tmp_path: Path
 ) -> None:
@@ -96,6 +96,13 @@ def test_a_file_that_cannot_be_opened_ends_the_job_before_anything_starts(
     assert name in job.err or "missing" in job.err
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_summary_and_events_have_a_file_each(start_job: StartJob, tmp_path: Path) -> None:
+    job = start_job("-np", "1", "--log-dir", "log", "--events", "log/summary.json", "touch", "ran")
+    assert job.wait() == 1, job
+    assert "--events: log/summary.json is where --log-dir log has the summary" in job.err
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_file_that_takes_no_more_is_said_once_and_the_job_goes_on(

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/protocol/frame.h"
+#include "test/support/layout.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -207,6 +208,40 @@ TEST_CASE("Messages with values out of range are refused", "[unit][launch_protoc
 TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]") {
   CHECK(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
   CHECK(encode(TextMessage{std::string(1'000'000, 'x')}).size() <= kMaxOtherBytes);
+}
+
+// Each with the type and the number of its frame.
+TEST_CASE("The layout of frames is that of this protocol version", "[unit][launch_protocol]") {
+  CHECK(kAgentProtocolVersion == 5);
+  const auto layout = [](FrameType type, const auto& message) {
+    return test::layout_of(encode_frame(type, 7, encode(message)));
+  };
+  LaunchMessage launch = sample();
+  launch.secret = crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 1)).value();
+  const OpenBelowMessage open{
+      .agent = 3, .host = "n3", .agent_path = "/bin/hvd", .cookie = std::string(32, 'a'), .argv = {"ssh", "", "n3"}};
+  CHECK(layout(FrameType::kLaunch, launch) == 0xab5fa0735e4264b7);
+  CHECK(layout(FrameType::kSignal, SignalMessage{.slot = 4, .signal = 15}) == 0xd43aa2d923b5f813);
+  CHECK(layout(FrameType::kShutdown, ShutdownMessage{true}) == 0xfad46caf9261de4a);
+  CHECK(layout(FrameType::kInput, InputMessage{kProcess, Bytes{0, 255, 10}}) == 0x5b41e5753fdccc53);
+  CHECK(layout(FrameType::kStart, sample_start()) == 0xe11b32033c85d03c);
+  CHECK(layout(FrameType::kStop, StopMessage{.slot = 5, .grace_ms = 2500}) == 0xc68874d91271a130);
+  CHECK(layout(FrameType::kOpenBelow, open) == 0x98b66775b2a9fc2);
+  CHECK(layout(FrameType::kLaunchBelow, LaunchBelowMessage{{"10.0.0.1", "::1"}, 2, true}) == 0x6456bb79c317d499);
+  CHECK(layout(FrameType::kHello, HelloMessage{"1.2.3", "node", 77}) == 0x952e884440b76e84);
+  CHECK(layout(FrameType::kStarted, StartedMessage{kProcess, 1234}) == 0x58b84b33ab79bd60);
+  CHECK(layout(FrameType::kNotStarted, NotStartedMessage{kProcess, 127, "not found"}) == 0x317b146c5c225ac0);
+  CHECK(layout(FrameType::kOutput, OutputMessage{kProcess, OutputStream::kResult, Bytes{1, 2}}) == 0xeca75c9aa2f0554f);
+  CHECK(layout(FrameType::kOutputEnd, OutputEndMessage{kProcess, OutputStream::kStderr}) == 0xb66e995a31308a82);
+  CHECK(layout(FrameType::kEnded, EndedMessage{kProcess, 1, 9, 2, true}) == 0x8e6594a7d2970a47);
+  CHECK(layout(FrameType::kNotice, TextMessage{"a notice"}) == 0x2ebcb7552c015771);
+  CHECK(layout(FrameType::kFailing, FailingMessage{kProcess, true}) == 0x7d8ea9703879841);
+  CHECK(layout(FrameType::kInputTaken, InputTakenMessage{kProcess, 70000}) == 0x405b557c91c9b90f);
+  CHECK(layout(FrameType::kStacks, StacksMessage{kProcess, "File x"}) == 0xff68aafaa3380d7f);
+  CHECK(layout(FrameType::kDraining, DrainingMessage{6}) == 0xfacbe24b563ca480);
+  CHECK(layout(FrameType::kStopped, StoppedMessage{kProcess, true}) == 0x549f4ea91c98776b);
+  CHECK(layout(FrameType::kStalled, StalledMessage{kProcess, 8}) == 0x861d9044c82f135a);
+  CHECK(layout(FrameType::kWorked, WorkedMessage{kProcess, {1, 2, 3, 4}}) == 0xb207cf8cce503a9d);
 }
 
 TEST_CASE("What agents are told of those below them survives the round trip, and is refused when it makes no sense",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -181,10 +183,15 @@ def test_a_dropped_optimizer_leaves_no_hooks(fake_pair: Any) -> None:
     wrap(hvd, model)
 
 
-def test_a_deep_copy_reduces_the_copied_parameters_under_the_same_names(fake_pair: Any) -> None:
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+def test_a_copy_reduces_the_copied_parameters_under_the_same_names(
+    fake_pair: Any, copied: Callable[[tuple[nn.Module, Any]], tuple[nn.Sequential, Any]]
+) -> None:
     model = net()
-    optimizer = wrap(fake_pair.hvd, model)
-    twin_model, twin = copy.deepcopy((model, optimizer))
+    optimizer = wrap(fake_pair.hvd, model, compression=fake_pair.hvd.Compression.fp16)
+    twin_model, twin = copied((model, optimizer))
+    assert type(twin) is type(optimizer)
+    assert twin._settings == optimizer._settings
     assert twin._parameter_names[twin_model[0].weight] == "0.weight"
     backward(twin_model)
     assert len(sent(fake_pair.core)) == 4

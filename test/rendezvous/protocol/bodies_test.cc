@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "test/support/layout.h"
+
 using namespace hvd;
 using namespace hvd::rendezvous;
 
@@ -69,6 +71,31 @@ TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
   JoinBody long_row = sent;
   long_row.row = Bytes(kMaxRowBytes + 1);
   CHECK_FALSE(decode_join(encode_join(long_row)).is_ok());
+}
+
+TEST_CASE("The layout of bodies is that of this protocol version", "[unit][bodies]") {
+  Nonce nonce{};
+  nonce.front() = 1;
+  nonce.back() = 2;
+  const RankNumbers numbers{
+      .rank = 3, .size = 4, .local_rank = 1, .local_size = 2, .cross_rank = RankNumbers::kUnknown, .cross_size = 5};
+  JoinBody join{.seat = {.process = {7, 9}},
+                .environment = numbers,
+                .progress = 1ULL << 40U,
+                .nonce = nonce,
+                .wait = Millis(30000),
+                .row = {1, 2}};
+  join.seat.token.front() = 3;
+  const Bytes value{1, 2, 3};
+  CHECK(kProtocolVersion == 3);
+  CHECK(test::layout_of(encode_session(nonce)) == 0x447f7bbdcfd69a9a);
+  CHECK(test::layout_of(encode_join(join)) == 0xb9deb51c8d464221);
+  CHECK(test::layout_of(encode_join_answer({.epoch = 7, .numbers = numbers})) == 0x27e1cccf0e6252c7);
+  CHECK(test::layout_of(encode_not_yet({.first_slot = 3, .missing = "never joined: 0"})) == 0x7ca72e69447a1bab);
+  CHECK(test::layout_of(encode_get_many({.scope = "s", .keys = {"a", "b/c"}})) == 0xcf8c50ba563fd181);
+  CHECK(test::layout_of(encode_values({ByteSpan(value), std::nullopt, ByteSpan()})) == 0x47a94acb75f21e93);
+  CHECK(test::layout_of(encode_host_news({.time_ms = 1'700'000'000'123, .change = 3})) == 0xb43e469e42d23d58);
+  CHECK(test::layout_of(encode_error(Status::precondition("rank 1 says 2"))) == 0xc6e28fc6d94d393b);
 }
 
 TEST_CASE("mget bodies read back, are exact and hold their limits", "[unit][bodies]") {

@@ -172,20 +172,22 @@ TEST_CASE("What Horovod ignored is ignored with a warning", "[unit][config][comp
   SECTION("a bad core list") {
     const RuntimeConfig config = load({{"HOROVOD_THREAD_AFFINITY", "0,x"}}).value();
     REQUIRE(config.thread_affinity.empty());
-    REQUIRE(config.warnings.size() == 1);
+    REQUIRE(config.warnings.empty());
+    REQUIRE(config.errors.size() == 1);
+    REQUIRE(config.errors[0].find("HOROVOD_THREAD_AFFINITY") != std::string::npos);
   }
   SECTION("fewer cores than local ranks, on each such host") {
     const MapEnv::Map second = with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5");
     const RuntimeConfig config = load(with(with(second, "HOROVOD_RANK", "2"), "HOROVOD_LOCAL_RANK", "0")).value();
     REQUIRE(config.thread_affinity.empty());
-    REQUIRE(config.warnings.at(0).find("lists 1 cores for 2 local ranks") != std::string::npos);
+    REQUIRE(config.errors.at(0).find("lists 1 cores for 2 local ranks") != std::string::npos);
     REQUIRE(load(second).value().thread_affinity.empty());
-    REQUIRE(load(second).value().warnings.empty());
+    REQUIRE(load(second).value().errors.empty());
   }
   SECTION("more cores than local ranks is fine") {
     const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5,6,7")).value();
     REQUIRE(config.thread_affinity.size() == 3);
-    REQUIRE(config.warnings.empty());
+    REQUIRE(config.errors.empty());
   }
 }
 
@@ -211,8 +213,10 @@ TEST_CASE("What all ranks are asked for is a warning on rank 0 alone", "[unit][c
                 {"HOROVOD_THREAD_AFFINITY", "0,x"},
                 {"HOROVOD_CCL_CACHE", "1"}});
   CHECK(load(asked).value().warnings.empty());
+  CHECK(load(asked).value().errors.empty());
   CHECK(load(asked).value().stall_shutdown_time.count() == 0);
-  CHECK(load(with(asked, "HOROVOD_RANK", "0")).value().warnings.size() == 5);
+  CHECK(load(with(asked, "HOROVOD_RANK", "0")).value().warnings.size() == 4);
+  CHECK(load(with(asked, "HOROVOD_RANK", "0")).value().errors.size() == 1);
 }
 
 TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing",

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <catch2/catch.hpp>
+#include <new>
 
 #include "runtime/wire/codec.h"
 #include "test/runtime/engine/session_support.h"
@@ -106,6 +107,42 @@ TEST_CASE("The end of a session does not wait for a lane that connects", "[engin
   rank.ended = true;
   CHECK(SteadyClock::now() - before < Millis(5000));
   CHECK(handle.value()->status().message() == "enough");
+}
+
+TEST_CASE("A rank whose engine gets no memory is lost to all", "[engine]") {
+  std::vector<float> data(1);
+  const int own = GENERATE(0, 1);
+  Rank rank(own, 2,
+            [](const topology::ProcessSet&) -> std::shared_ptr<collectives::BackendList> { throw std::bad_alloc(); });
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  const auto handle = rank.table.add(test::allreduce("x", data));
+  REQUIRE(handle.is_ok());
+  rank.engine.notify();
+  wire::Decision decision;
+  decision.sequence = 1;
+  wire::Response response;
+  response.name = "x";
+  response.shape = {1};
+  decision.items.emplace_back(response);
+  wire::Request request;
+  request.rank = 1;
+  request.name = "x";
+  request.shape = {1};
+  wire::Report report;
+  report.requests.emplace_back(request);
+  const Bytes message = own == 0 ? wire::encode(report) : wire::encode(decision);
+  rank.engine.loop().post([&] { rank.engine.on_control_message(1 - own, message); });
+  REQUIRE(rank.engine.stopped().wait_for(Millis(20000)));
+  CHECK(handle.value()->status().code() == StatusCode::kPeerLost);
+  const std::string text = "rank " + std::to_string(own) + " is lost: its thread hvd-engine got no more memory";
+  CHECK(handle.value()->status().message().starts_with(text));
+  rank.end();
+  const Bytes& last = rank.sent->back().second;
+  if (own == 0) {
+    CHECK(wire::decode_decision(last).value().stop->message.starts_with(text));
+  } else {
+    CHECK(wire::decode_report(last).value().lost_ranks.at(0).rank == 1);
+  }
 }
 
 // Rank 0 lets two decisions of a set be under way. What is ready beyond that must not wait for the engine's next timer,

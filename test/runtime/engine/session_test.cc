@@ -1,9 +1,11 @@
 #include "horovod/session.h"
 
+#include <openssl/crypto.h>
 #include <sched.h>
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -31,6 +33,24 @@ TEST_CASE("A session of one rank runs every operation without a launcher", "[mul
   session.value()->shutdown();
   CHECK(pages->idle_bytes() == 0);
   CHECK(session.value()->enqueue(allreduce("x", data)).status().code() == StatusCode::kAborted);
+}
+
+// Of OpenSSL, for this program: none for a thread that is refused.
+thread_local bool is_refused_memory = false;
+void* take_memory(std::size_t size, const char*, int) { return is_refused_memory ? nullptr : std::malloc(size); }
+void* retake_memory(void* old, std::size_t size, const char*, int) {
+  return is_refused_memory ? nullptr : std::realloc(old, size);
+}
+void give_memory(void* memory, const char*, int) { std::free(memory); }
+const bool openssl_asks_us = CRYPTO_set_mem_functions(take_memory, retake_memory, give_memory) == 1;
+
+TEST_CASE("A session whose signatures get no memory says so", "[multi][engine]") {
+  REQUIRE(openssl_asks_us);
+  JobFixture job(2);
+  job.run([](Session&) {}, [](config::RuntimeConfig&) { is_refused_memory = true; });
+  for (const std::string& error : job.errors()) {
+    CHECK(error == "internal error: what a session needs: Cannot allocate memory");
+  }
 }
 
 std::set<std::filesystem::path> threads_now() {

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import horovod.jax as hvd
@@ -41,6 +42,8 @@ def test_values_that_are_no_arrays() -> None:
         jax.jit(hvd.broadcast_parameters)(mine())
     with pytest.raises(ValueError, match=r"expected an optax\.GradientTransformation, got int"):
         hvd.DistributedOptimizer(3)
+    with pytest.raises(ValueError, match=r"got MultiSteps; give its gradient_transformation\(\)"):
+        hvd.DistributedOptimizer(optax.MultiSteps(optax.sgd(0.1), 2))
     for wrong in ({"op": hvd.Max}, {"groups": 0}, {"op": hvd.Sum, "gradient_predivide_factor": 2.0}):
         with pytest.raises(ValueError, match=r"op|groups"):
             hvd.allreduce_gradients([mine()], **wrong)
