@@ -128,16 +128,6 @@ bool BitCounter::report(CacheBit bit, int unit) {
   return check_complete(at->second, sets_.at(at->second.process_set));
 }
 
-bool BitCounter::is_underway(CacheBit bit) const {
-  const auto at = bits_.find(value(bit));
-  return at != bits_.end() && at->second.reported != 0 && !at->second.complete;
-}
-
-bool BitCounter::has_reported(CacheBit bit, int unit) const {
-  const auto at = bits_.find(value(bit));
-  return at != bits_.end() && (at->second.reported & Mask{1} << unit) != 0;
-}
-
 Result<bool> BitCounter::report(wire::ReadyTensor tensor, int unit) {
   const auto at = bits_.find(value(tensor.bit));
   if (at == bits_.end()) return false;

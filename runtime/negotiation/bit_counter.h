@@ -40,9 +40,6 @@ class BitCounter {
   Result<bool> report(wire::ReadyTensor tensor, int unit);
   // Of a bit that is complete: the units' elements, reduced in their order. Empty when not each has given its own.
   std::string take_elements(wire::CacheBit bit);
-  // Whether some unit, but not all, has reported the bit; whether this one has.
-  bool is_underway(wire::CacheBit bit) const;
-  bool has_reported(wire::CacheBit bit, int unit) const;
   // For the root, which knows of an eviction before it announces it.
   void forget(wire::CacheBit bit) { bits_.erase(wire::value(bit)); }
   // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.

@@ -39,11 +39,6 @@ void Coordinator::Impl::reschedule() {
     } else {
       ready.erase(id);
     }
-    if (!is_removed && set->second.has_open_groups()) {
-      open_groups.insert(id);
-    } else {
-      open_groups.erase(id);
-    }
   }
 }
 
@@ -84,20 +79,7 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
                    "Horovod has been shut down: rank " + std::to_string(rank) + " called shutdown() or ended."};
   }
   reschedule();
-  evict_doubtful_bits();
   return Status::ok();
-}
-
-// So that ranks which say a group by its bit say it in full, too, where others give unequal numbers of members. A rank
-// that has said both only has two groups of one name under way.
-void Coordinator::Impl::evict_doubtful_bits() {
-  for (const std::int32_t id : open_groups) {
-    for (const auto& [bit, in_full] : sets.at(id).doubtful_bits()) {
-      const bool has_both =
-          std::ranges::any_of(in_full, [&](int rank) { return bits.has_reported(bit, *bits.unit_of(rank)); });
-      if (bits.is_underway(bit) && !has_both) evict(bit);
-    }
-  }
 }
 
 void Coordinator::Impl::add_ready_bit(CacheBit bit, std::string elements, TimePoint now) {

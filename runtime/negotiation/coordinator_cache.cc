@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/base/group_name.h"
 
 namespace hvd::negotiation {
 
@@ -65,8 +64,6 @@ CoordinatorCache::Inserted CoordinatorCache::insert(Cached cached, std::size_t m
     return result;
   }
   for (const std::string& name : cached.names) by_name_[name] = cached.bit;
-  if (const auto member = group_member_of(cached.names.front()))
-    by_group_[std::string(member->group)].push_back(cached.bit);
   const std::uint64_t bit = value(cached.bit);
   order_.push_back({std::move(cached), uses_, false});
   entries_.emplace(bit, std::prev(order_.end()));
@@ -77,14 +74,6 @@ CoordinatorCache::Inserted CoordinatorCache::insert(Cached cached, std::size_t m
 const CoordinatorCache::Cached* CoordinatorCache::find(CacheBit bit) const {
   const auto at = entries_.find(value(bit));
   return at == entries_.end() ? nullptr : &at->second->cached;
-}
-
-std::vector<CacheBit> CoordinatorCache::groups_of_other_sizes(const std::string& group, std::uint32_t count) const {
-  const auto at = by_group_.find(group);
-  if (at == by_group_.end()) return {};
-  std::vector<CacheBit> bits = at->second;
-  std::erase_if(bits, [&](CacheBit bit) { return find(bit)->names.size() == count; });
-  return bits;
 }
 
 void CoordinatorCache::pin(CacheBit bit) {
@@ -103,12 +92,7 @@ void CoordinatorCache::touch(CacheBit bit) {
 bool CoordinatorCache::erase(CacheBit bit) {
   const auto at = entries_.find(value(bit));
   if (at == entries_.end() || at->second->pinned) return false;
-  const Cached& cached = at->second->cached;
-  if (const auto member = group_member_of(cached.names.front())) {
-    const auto group = by_group_.find(std::string(member->group));
-    if (std::erase(group->second, bit); group->second.empty()) by_group_.erase(group);
-  }
-  for (const std::string& name : cached.names) by_name_.erase(name);
+  for (const std::string& name : at->second->cached.names) by_name_.erase(name);
   order_.erase(at->second);
   entries_.erase(at);
   return true;

@@ -53,8 +53,6 @@ class CoordinatorCache {
   Inserted insert(Cached cached, std::size_t most_evicted);
 
   const Cached* find(wire::CacheBit bit) const;
-  // Of cached groups with this name and other numbers of members than `count`.
-  std::vector<wire::CacheBit> groups_of_other_sizes(const std::string& group, std::uint32_t count) const;
   void pin(wire::CacheBit bit);
   void touch(wire::CacheBit bit);  // now the most recently used, and not pinned
   // True when the bit was removed; a pinned bit stays.
@@ -80,9 +78,8 @@ class CoordinatorCache {
   Order pinned_;  // apart, so that nobody who looks for a victim passes them: a step may pin all there are
   std::unordered_map<std::uint64_t, Order::iterator> entries_;
   std::unordered_map<std::string, wire::CacheBit> by_name_;
-  std::unordered_map<std::string, std::vector<wire::CacheBit>> by_group_;  // bits of groups, by the group's name
-  std::uint64_t uses_ = 0;                                                 // counts them: the clock
-  UseHistory history_;                                                     // of names that were full's victims
+  std::uint64_t uses_ = 0;  // counts them: the clock
+  UseHistory history_;      // of names that were full's victims
 };
 
 }  // namespace hvd::negotiation

@@ -53,7 +53,6 @@ struct Coordinator::Impl {
   Status add_report(int from_rank, const wire::Report& report, TimePoint now);
   void add_ready_bit(CacheBit bit, std::string elements, TimePoint now);
   void evict(CacheBit bit);
-  void evict_doubtful_bits();
   // The set, which may change now; null when there is none.
   SetNegotiation* touch(std::int32_t id);
   // Brings what a step looks at up to date with the sets that have changed.
@@ -80,9 +79,8 @@ struct Coordinator::Impl {
   BitCounter bits;
   std::map<std::int32_t, SetNegotiation> sets;
   // There may be thousands of sets, and most have nothing to do: a step looks at those alone that do.
-  std::vector<std::int32_t> touched;   // changed since reschedule(); with repetitions
-  std::set<std::int32_t> ready;        // sets that have something to release
-  std::set<std::int32_t> open_groups;  // sets with a group that not all ranks have said in full
+  std::vector<std::int32_t> touched;  // changed since reschedule(); with repetitions
+  std::set<std::int32_t> ready;       // sets that have something to release
   Agenda releases;
   Agenda stalls;
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit;  // the live bits

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/base/group_name.h"
 #include "runtime/wire/codec.h"
 
 namespace hvd::negotiation {
@@ -40,17 +39,12 @@ Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint 
   if (at == by_name_.end()) {
     Pending fresh{request.name, now, topology::RankSet(set_->size()), {}, {}, 0};
     at = by_name_.emplace(request.name, pending_.insert(pending_.end(), std::move(fresh))).first;
-    open_group(request);
   }
   Pending& pending = *at->second;
   HVD_RETURN_IF_ERROR(enter_ranks(pending, merged));
   classify(pending.classes, request);
   pending.devices_key += merged.devices_key;
-  if (is_ready(pending)) {
-    finish(at->second, now);
-  } else if (const auto member = group_member_of(request.name)) {
-    end_if_unequal(std::string(member->group), now);
-  }
+  if (is_ready(pending)) finish(at->second, now);
   return Status::ok();
 }
 
@@ -83,7 +77,6 @@ void SetNegotiation::finish(std::list<Pending>::iterator pending, TimePoint now)
   Response response = make_response(*pending);
   const std::vector<RequestClass> classes = std::move(pending->classes);
   by_name_.erase(pending->name);
-  for (const RequestClass& c : classes) close_group(c.representative);
   pending_.erase(pending);
   const bool one_group = std::all_of(classes.begin(), classes.end(), [&](const RequestClass& c) {
     return c.representative.group_key == response.group_key;
@@ -170,7 +163,6 @@ Status SetNegotiation::add_join(int rank, TimePoint now) {
     const auto current = at++;
     if (is_ready(*current)) finish(current, now);
   }
-  end_unequal_groups(now);
   if (!joins_.all() || join_ready_) return Status::ok();
   join_ready_ = true;
   Response response;

@@ -81,14 +81,6 @@ class SetNegotiation {
   Status add_join(int rank, TimePoint now);
   // The bit's parameters changed, or it waits for too long. False when it is not live or already ready.
   bool evict(wire::CacheBit bit);
-  // A rank that says a group in full, and another number of members than the bit has, cannot be seen to disagree with
-  // those that have said the bit.
-  struct Doubt {
-    wire::CacheBit bit = wire::CacheBit::kNone;
-    std::vector<int> in_full;  // global ranks that have said the group in full
-  };
-  bool has_open_groups() const { return !open_groups_.empty(); }
-  std::vector<Doubt> doubtful_bits() const;
   void on_batch_done();
   void set_delay(std::chrono::microseconds delay) { delay_ = delay; }
 
@@ -122,20 +114,6 @@ class SetNegotiation {
   };
   using Ready = std::variant<InFull, wire::CacheHit>;
 
-  // Groups of one name that cannot run, because ranks submit unequal numbers of members.
-  struct UnequalGroups {
-    std::vector<std::list<Pending>::iterator> firsts;   // the first member of each, by the lowest rank that has it
-    std::vector<std::list<Pending>::iterator> members;  // of all of them
-    std::string message;
-  };
-
-  // set_negotiation_groups.cc
-  void open_group(const wire::Request& request);  // the first of a name
-  void close_group(const wire::Request& request);
-  std::optional<UnequalGroups> find_unequal(const std::string& group) const;
-  void end_if_unequal(const std::string& group, TimePoint now);
-  void end_unequal_groups(TimePoint now);
-
   // Enters the ranks of a merged request. Not ok when one is not a member or has reported the tensor before.
   Status enter_ranks(Pending& pending, const wire::MergedRequest& merged);
   bool is_ready(const Pending& pending) const;
@@ -156,7 +134,6 @@ class SetNegotiation {
   std::list<Pending> pending_;  // in order of the first report
   std::unordered_map<std::string, std::list<Pending>::iterator> by_name_;
   GroupTable<std::optional<wire::Response>> groups_;
-  std::unordered_map<std::string, std::vector<std::uint32_t>> open_groups_;  // the sizes of groups that are pending
   JoinTracker joins_;
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
   CoordinatorCache cache_;

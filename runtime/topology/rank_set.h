@@ -27,8 +27,6 @@ class RankSet {
   // Numbers in neither of the two, ascending.
   std::vector<int> missing_from_union(const RankSet& other) const;
 
-  bool operator==(const RankSet&) const = default;
-
  private:
   int capacity_ = 0;
   int count_ = 0;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/group_name.h"
 #include "runtime/wire/codec.h"
 #include "test/runtime/negotiation/cluster.h"
 
@@ -139,87 +138,6 @@ TEST_CASE("Groups: a member that is used alone, or in another group, takes the g
   submit(cluster, 1, "a", {1});
   cluster.settle();
   CHECK(cluster.take_log(0).size() == 2);
-}
-
-std::vector<std::string> members_of(const std::string& group, std::size_t count) {
-  std::vector<std::string> names;
-  for (std::size_t i = 1; i <= count; ++i) names.push_back(group_member_name(group, i, count));
-  return names;
-}
-
-// Relays hold what not all ranks below them have submitted.
-void settle_held(Cluster& cluster) {
-  for (int level = 0; level < 3; ++level) {
-    cluster.settle();
-    cluster.advance(RequestMerger::kHold);
-  }
-  cluster.settle();
-}
-
-// That each rank gets this error for all that it has submitted, and for nothing else.
-void check_unequal(Cluster& cluster, const std::vector<std::size_t>& counts, const std::string& error) {
-  for (int rank = 0; rank < cluster.size(); ++rank) {
-    const auto log = cluster.take_log(rank);
-    CHECK(log.size() == counts[static_cast<std::size_t>(rank)]);
-    for (const Cluster::Executed& op : log) CHECK(op.error == error);
-    CHECK(cluster.node(rank).queue.pending() == 0);
-  }
-}
-
-TEST_CASE("Groups: ranks that give unequal numbers of members get an error at once, and go on", "[unit][negotiation]") {
-  const bool is_cached = GENERATE(false, true);
-  const int size = GENERATE(2, 3, 20);  // 20: in a tree
-  const int other = GENERATE(0, 1);
-  Cluster cluster(job_of(size));
-  if (is_cached) {
-    for (int i = 0; i < 2; ++i) step(cluster, members_of("g", 2));
-  }
-  for (int rank = 0; rank < size; ++rank) cluster.take_log(rank);
-  std::vector<std::size_t> counts(static_cast<std::size_t>(size), 2);
-  counts[static_cast<std::size_t>(other)] = 3;
-  for (int rank = 0; rank < size; ++rank)
-    submit_group(cluster, rank, members_of("g", counts[static_cast<std::size_t>(rank)]));
-  settle_held(cluster);
-  check_unequal(cluster, counts,
-                other == 0 ? "Mismatched groups for allreduce \"g\": rank 0 gave 3 tensors, rank 1 gave 2 tensors."
-                           : "Mismatched groups for allreduce \"g\": rank 0 gave 2 tensors, rank 1 gave 3 tensors.");
-  step(cluster, members_of("g", 2));
-  settle_held(cluster);
-  for (const Cluster::Executed& op : cluster.take_log(0)) CHECK(op.error.empty());
-}
-
-TEST_CASE("Groups: one tensor is a group, too, and ranks that joined give none", "[unit][negotiation]") {
-  Cluster cluster(job_of(3));
-  submit_group(cluster, 0, members_of("g", 1));
-  submit_group(cluster, 2, members_of("g", 2));
-  cluster.settle();
-  CHECK(cluster.take_log(0).empty());  // rank 1 may still come with either
-  REQUIRE(cluster.node(1).queue.add_join(kGlobalProcessSet, new_operation()).is_ok());
-  cluster.settle();
-  CHECK(cluster.take_log(1).empty());
-  for (const int rank : {0, 2}) {
-    const auto log = cluster.take_log(rank);
-    REQUIRE(log.size() == (rank == 0 ? 1 : 2));
-    CHECK(log[0].error == "Mismatched groups for allreduce \"g\": rank 0 gave 1 tensor, rank 2 gave 2 tensors.");
-  }
-}
-
-TEST_CASE("Groups of one name and several sizes may be under way at once", "[unit][negotiation]") {
-  Cluster cluster(job_of(2));
-  for (int i = 0; i < 3; ++i) {  // cached from the second time on
-    const int first = i % 2;
-    submit_group(cluster, first, members_of("g", 2));
-    submit_group(cluster, first, members_of("g", 3));
-    cluster.settle();
-    submit_group(cluster, 1 - first, members_of("g", 2));
-    cluster.settle();
-    submit_group(cluster, 1 - first, members_of("g", 3));
-    cluster.settle();
-    const auto log = cluster.take_log(0);
-    CHECK(log.size() == 5);
-    for (const Cluster::Executed& op : log) CHECK(op.error.empty());
-    cluster.take_log(1);
-  }
 }
 
 // Names so long that no decision holds all of them, and one release at a time: rank 1 uses a member anew when it has

@@ -62,15 +62,3 @@ def test_all_get_the_same_error(operation: str, case: str) -> None:
             getattr(hvd, operation)(tensor, name=case, **arguments)
         assert len(set(hvd.allgather_object(str(caught.value)))) == 1
     assert_usable()
-
-
-@pytest.mark.usefixtures("several_ranks")
-@pytest.mark.parametrize("kind", ["allreduce", "allgather", "reducescatter"])
-def test_groups_of_unequal_numbers(kind: str) -> None:
-    call = getattr(hvd, f"grouped_{kind}")
-    for _ in range(2):  # cached from the second time on
-        call([EVEN] * 2, name="group")
-    with pytest.raises(FAILURES, match=rf'"grouped_{kind}\.group": rank 0 gave 2 tensors, rank 1 gave 3 tensors'):
-        call([EVEN] * (2 + hvd.rank() % 2), name="group")
-    call([EVEN] * 2, name="group")
-    assert_usable()
