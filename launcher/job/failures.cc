@@ -12,11 +12,20 @@ namespace {
 constexpr std::size_t kMaxLaterFailures = 8;  // that the summary names
 constexpr std::string_view kWordsOfAnEnd[] = {"its process ended", "closed by the other end",
                                               "Connection reset by peer", "Broken pipe"};
+constexpr std::string_view kWordsOfAShutdown = " called shutdown() or ended";
 
 // By a signal that a rank does not die of because others failed.
 bool is_killed(const JobFailure& failure) {
   const int signal = failure.exit_code - 128;
   return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
+
+// Whether it may have waited for a rank that had left: a line of stderr says so in the runtime's words
+// (negotiation/coordinator.cc), or nothing says what it was.
+bool may_have_waited(const std::vector<std::string>& last_stderr_lines) {
+  return last_stderr_lines.empty() || std::ranges::any_of(last_stderr_lines, [](const std::string& line) {
+           return line.find(kWordsOfAShutdown) != line.npos;
+         });
 }
 
 // Requires: it is a process that failed.
@@ -84,8 +93,8 @@ std::optional<GoodEnd> Failures::lost_before(const std::vector<std::string>& las
 
 std::string circumstance_of(const Failures& failures, const std::vector<std::string>& last_stderr_lines) {
   if (const auto left = failures.left_before()) {
-    return ", after rank " + std::to_string(left->rank) +
-           " had left the job (unequal numbers of steps? see hvd.join())";
+    return ", after rank " + std::to_string(left->rank) + " had left the job" +
+           (may_have_waited(last_stderr_lines) ? " (unequal numbers of steps? see hvd.join())" : "");
   }
   const auto lost = failures.lost_before(last_stderr_lines);
   if (!lost) return "";

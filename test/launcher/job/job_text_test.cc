@@ -37,7 +37,14 @@ TEST_CASE("The error summary names the first failure, its last lines, and who fo
       "After that, rank 0 exited with code 1\n"
       "Process name: 1\nExit code: 139");
   CHECK(error_summary(failed_job(), {}).find("it wrote nothing to stderr") != std::string::npos);
+}
+
+TEST_CASE("The error summary asks about unequal numbers of steps unless the first failure had another reason",
+          "[unit][job]") {
   CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
+  const std::string asks = ", after rank 0 had left the job (unequal numbers of steps? see hvd.join())";
+  CHECK(circumstance_of(failed_job(true), {"Horovod has been shut down: rank 0 called shutdown() or ended."}) == asks);
+  CHECK(circumstance_of(failed_job(true), {"OSError: checkpoint.pt"}) == ", after rank 0 had left the job");
 }
 
 namespace {
