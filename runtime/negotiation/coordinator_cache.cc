@@ -31,8 +31,8 @@ std::optional<std::uint64_t> UseHistory::take(const std::string& name) {
 
 bool CoordinatorCache::make_room(const std::string& name, Inserted& result) {
   if (entries_.size() < capacity_) return true;
-  result.full = true;
   const std::optional<std::uint64_t> last_use = history_.take(name);
+  result.was_missed = last_use.has_value();
   const auto victim = order_.begin();
   if (victim == order_.end() || (last_use && victim->used > *last_use)) return false;
   const CacheBit old = victim->cached.bit;

@@ -45,7 +45,7 @@ class CoordinatorCache {
   };
   struct Inserted {
     bool stored = false;                  // false: capacity 0, or everything is pinned or in more use than the newcomer
-    bool full = false;                    // there was no free room
+    bool was_missed = false;              // its name had no room before, or lost it, and there is no free room now
     std::vector<wire::CacheBit> evicted;  // to announce before the response
   };
   // Stores it as the most recently used. Entries with one of its names are evicted; where those are more than

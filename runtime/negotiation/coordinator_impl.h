@@ -67,7 +67,7 @@ struct Coordinator::Impl {
   bool release_before_removal(const wire::SetChange& change, TimePoint now, std::size_t& room,
                               wire::Decision& decision);
   void enter_released(std::int32_t id, const std::vector<wire::DecisionItem>& items, std::size_t from);
-  void warn_of_full_cache(std::int32_t id, SetNegotiation& set);
+  void warn_of_small_cache(std::int32_t id, SetNegotiation& set);
   std::optional<wire::Decision> finish(wire::Decision decision);
   std::optional<wire::Decision> step(TimePoint now);
   std::optional<TimePoint> next_deadline() const;

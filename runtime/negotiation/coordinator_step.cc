@@ -88,15 +88,15 @@ void Coordinator::Impl::enter_released(std::int32_t id, const std::vector<wire::
     const auto* response = std::get_if<wire::Response>(&items[i]);
     if (response != nullptr && response->bit != CacheBit::kNone) set_of_bit[value(response->bit)] = id;
   }
-  warn_of_full_cache(id, sets.at(id));
+  warn_of_small_cache(id, sets.at(id));
 }
 
-void Coordinator::Impl::warn_of_full_cache(std::int32_t id, SetNegotiation& set) {
-  if (!set.take_cache_full()) return;
-  notes.push_back({.text = "The response cache" + topology::of_set(id) + " is full with " +
+void Coordinator::Impl::warn_of_small_cache(std::int32_t id, SetNegotiation& set) {
+  if (!set.take_small_cache()) return;
+  notes.push_back({.text = "The response cache" + topology::of_set(id) + " has room for " +
                            std::to_string(options.cache_capacity) +
-                           " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
-                           "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
+                           " tensors, and more than that come again: those without room cost more at every step. A "
+                           "larger HOROVOD_CACHE_CAPACITY avoids that."});
 }
 
 // A lost rank ends the session at once, without what is ready: its data connections are broken. Everything else keeps

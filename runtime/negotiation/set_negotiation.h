@@ -89,8 +89,8 @@ class SetNegotiation {
   void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
                std::vector<wire::DecisionItem>& items);
   bool has_ready() const { return !ready_.empty(); }
-  // True once: when the cache had no room for a response for the first time.
-  bool take_cache_full();
+  // True once: when a name has come back that the cache had no room for.
+  bool take_small_cache();
   // When release() will have something to do without further input.
   std::optional<TimePoint> release_deadline() const;
 
@@ -137,8 +137,8 @@ class SetNegotiation {
   JoinTracker joins_;
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
   CoordinatorCache cache_;
-  bool cache_was_full_ = false;
-  bool cache_full_reported_ = false;
+  bool misses_cache_ = false;
+  bool small_cache_reported_ = false;
   StallInspector stall_;
   std::deque<Ready> ready_;
   TimePoint ready_since_{};  // when ready_ stopped being empty

@@ -93,15 +93,15 @@ void SetNegotiation::give_bit(InFull& ready, std::uint64_t& next_bit, std::size_
   cached.names.reserve(size);
   for (const Response& each : ready.responses) cached.names.push_back(each.name);
   const auto inserted = cache_.insert(std::move(cached), wire::kMaxItems - items.size() - 2);
-  cache_was_full_ |= inserted.full;
+  misses_cache_ |= inserted.was_missed;
   for (const CacheBit old : inserted.evicted) items.emplace_back(wire::Evict{old});
   room -= std::min(room, inserted.evicted.size() * kBitPartBytes);
   if (inserted.stored) ready.bit = CacheBit{next_bit++};
 }
 
-bool SetNegotiation::take_cache_full() {
-  if (!cache_was_full_ || cache_full_reported_) return false;
-  cache_full_reported_ = true;
+bool SetNegotiation::take_small_cache() {
+  if (!misses_cache_ || small_cache_reported_) return false;
+  small_cache_reported_ = true;
   return true;
 }
 
