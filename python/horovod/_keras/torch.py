@@ -18,7 +18,6 @@ from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend, Reduction
-from horovod.common.process_sets import global_process_set
 from horovod.torch.compression import Compression
 from horovod.torch.functions import _InPlaceBroadcasts
 
@@ -109,7 +108,7 @@ class _Torch(Keras3Backend):
         return _LocalPasses(options, reduce)
 
     def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
-        batch = _InPlaceBroadcasts(root_rank, global_process_set)
+        batch = _InPlaceBroadcasts(root_rank)
         for position, variable in enumerate(variables):
             batch.add(variable.value, f"HorovodBroadcast_{position}")
         batch.finish()
