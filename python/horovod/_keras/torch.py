@@ -10,13 +10,12 @@ import keras
 import torch
 
 from horovod import torch as hvd
-from horovod._common.gradient_options import Plan
+from horovod._common.gradient_options import Options, Plan
 from horovod._common.handles import wait_for_all
 from horovod._common.local_variables import LocalVariables
 from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend, Reduction
 from horovod.torch.compression import Compression
 from horovod.torch.functions import _InPlaceBroadcasts
