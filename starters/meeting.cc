@@ -1,7 +1,6 @@
 #include "starters/meeting.h"
 
 #include <algorithm>
-#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "rendezvous/client/client.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/base/split.h"
 #include "runtime/base/thread.h"
 #include "runtime/transport/net/route.h"
 #include "runtime/transport/net/sockets.h"
@@ -43,8 +43,7 @@ Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const config::Runti
   }
   HVD_ASSIGN_OR_RETURN(auto all, transport::list_interface_addresses());
   std::vector<InterfaceAddress> chosen;
-  std::istringstream names(config.iface);
-  for (std::string name; std::getline(names, name, ',');) {
+  for (const std::string_view name : split(config.iface, ',')) {
     std::ranges::copy_if(all, std::back_inserter(chosen), [&](const auto& a) { return a.interface == name; });
   }
   if (chosen.empty() && !config.iface.empty()) {

@@ -7,7 +7,6 @@ sizes in bytes.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from together import finish, start, turns
 
 import horovod.torch as hvd
 
@@ -26,26 +26,20 @@ Reduce = Callable[[torch.Tensor], object]  # sums a tensor in place over the ran
 
 
 def timed(body: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    begin = time.perf_counter()
     body()
-    return (time.perf_counter() - start) * 1e6
+    return (time.perf_counter() - begin) * 1e6
 
 
 def in_turns(arms: dict[str, Callable[[], object]], prepare: Callable[[], object], seconds: float) -> dict[str, float]:
-    """The median of each arm in microseconds. All ranks take the same number of turns: rank 0's clock decides."""
+    """The median of each arm in microseconds."""
     samples: dict[str, list[float]] = {name: [] for name in arms}
-    deadline = time.perf_counter() + seconds
-    turns = 0
-    go_on = torch.ones(1)
-    while bool(go_on):
+    for _ in turns(seconds, 6):
         for _ in range(5):
             for name, body in arms.items():
                 prepare()
                 dist.barrier()
                 samples[name].append(timed(body))
-            turns += 1
-        go_on = torch.tensor([float(turns < 30 or time.perf_counter() < deadline)])
-        dist.broadcast(go_on, 0)
     return {name: statistics.median(values[2:]) for name, values in samples.items()}
 
 
@@ -120,16 +114,11 @@ def burst(seconds: float) -> dict[str, object]:
 def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
     sizes = [int(s) for s in sys.argv[3].split(",")]
-    torch.set_num_threads(1)
-    hvd.init()
-    dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
+    start(f"{directory}/torch")
     results: dict[str, object] = {"blocking": [blocking(size, seconds) for size in sizes]}
     if "mpi" not in peers():
         results |= {"single": blocking_out_of_place(seconds), "burst": burst(seconds)}
-    if hvd.rank() == 0:
-        (directory / "result.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
-    hvd.shutdown()
+    finish(directory, results)
 
 
 if __name__ == "__main__":

@@ -127,11 +127,7 @@ def main() -> int:
     if why := why_impossible():
         print(f"between_hosts: {why}", file=sys.stderr)
         return 1
-    if options.algorithms:
-        for count in map(int, options.hosts.split(",")):
-            compare_algorithms(options, [Namespace(f"h{number}") for number in range(count)])
-        return 0
-    if options.first_alltoall or options.wire:
+    if options.algorithms or options.first_alltoall or options.wire:
         for count in map(int, options.hosts.split(",")):
             on_wire(options, [Namespace(f"h{number}") for number in range(count)])
         return 0
@@ -172,24 +168,14 @@ def compare_connections(options: argparse.Namespace, dealt: list) -> None:  # ty
 
 
 def compare_algorithms(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[type-arg]
-    from slow_wire import Wire
-
     pids = [host.keeper.pid for host in hosts]
-    try:
-        wire = Wire(pids, options.gbit * 1e9, options.delay_ms / 1e3)
-        for number, host in enumerate(hosts, 1):
-            host.shell(wire.up(number))
-        with wire.carrying():
-            for arms, largest in ALGORITHMS.items():
-                sizes = [size for bits in range(13, 32) if (size := 1 << bits) <= largest]
-                command = [options.algorithms, "--np", str(len(hosts)), "--netns", ",".join(map(str, pids))]
-                command += ["--arms", arms, "--sizes", ",".join(map(str, sizes))]
-                command += ["--seconds", "0", "--samples", str(options.calls)]
-                lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-                print_ratios(len(hosts), arms.split(","), [json.loads(line) for line in lines])
-    finally:
-        for host in hosts:
-            host.close()
+    for arms, largest in ALGORITHMS.items():
+        sizes = [size for bits in range(13, 32) if (size := 1 << bits) <= largest]
+        command = [options.algorithms, "--np", str(len(hosts)), "--netns", ",".join(map(str, pids))]
+        command += ["--arms", arms, "--sizes", ",".join(map(str, sizes))]
+        command += ["--seconds", "0", "--samples", str(options.calls)]
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        print_ratios(len(hosts), arms.split(","), [json.loads(line) for line in lines])
 
 
 def print_ratios(hosts: int, arms: list[str], rows: list[dict[str, float]]) -> None:
@@ -205,6 +191,7 @@ def collectives(options: argparse.Namespace) -> list[str]:
 
 
 def on_wire(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[type-arg]
+    """Measures what is asked for among hosts that a slow wire joins, and closes them."""
     from slow_wire import Wire
 
     try:
@@ -212,6 +199,8 @@ def on_wire(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[t
         for number, host in enumerate(hosts, 1):
             host.shell(wire.up(number))
         with wire.carrying():
+            if options.algorithms:
+                return compare_algorithms(options, hosts)
             if options.first_alltoall:
                 said: object = [one_job(hosts, ["--first-alltoall"]) for _ in range(options.calls)]
             else:

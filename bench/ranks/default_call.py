@@ -8,7 +8,6 @@ bench/run.py through horovodrun. Arguments: a directory for the results of rank 
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from together import finish, start, turns
 
 import horovod.torch as hvd
 
@@ -37,33 +37,24 @@ Arms = dict[str, Arm]
 def sample(body: Callable[[], Any]) -> tuple[float, float, float]:
     """Microseconds of wall and processor time, and page faults."""
     before = resource.getrusage(resource.RUSAGE_SELF)
-    start = time.perf_counter()
+    begin = time.perf_counter()
     body()
-    wall = time.perf_counter() - start
+    wall = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF)
     used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return wall * 1e6, used * 1e6, after.ru_minflt - before.ru_minflt
 
 
 def in_turns(arms: Arms, seconds: float) -> dict[str, dict[str, float]]:
-    """Medians of each arm. Rank 0's clock decides how many turns there are; each begins with another arm.
-
-    Where an arm stands in a turn matters on a machine that does other things.
-    """
+    """Medians of each arm. Each turn begins with another arm: on a machine that does other things its place matters."""
     names = list(arms)
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in arms}
-    deadline = time.perf_counter() + seconds
-    turns = 0
-    go_on = torch.ones(1)
-    while bool(go_on):
-        first = turns % len(names)
+    for turn in turns(seconds, WARM_UP + 5):
+        first = turn % len(names)
         for name in names[first:] + names[:first]:
             arms[name].prepare()
             hvd.barrier()
             samples[name].append(sample(arms[name].call))
-        turns += 1
-        enough = turns >= WARM_UP + 5 and time.perf_counter() > deadline
-        go_on = hvd.broadcast(torch.tensor([float(not enough)]), 0, "go_on")
     columns = {name: list(zip(*rows[WARM_UP:], strict=True)) for name, rows in samples.items()}
     return {
         name: dict(zip(("us", "cpu_us", "faults"), map(statistics.median, column), strict=True))
@@ -120,12 +111,8 @@ def measure(size: int, seconds: float) -> dict[str, Any]:
 def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
     sizes = [int(s) for s in sys.argv[3].split(",")]
-    torch.set_num_threads(1)
-    hvd.init()
-    results = {"sizes": [measure(size, seconds) for size in sizes]}
-    if hvd.rank() == 0:
-        (directory / "result.json").write_text(json.dumps(results))
-    hvd.shutdown()
+    start()
+    finish(directory, {"sizes": [measure(size, seconds) for size in sizes]})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ results of rank 0, the seconds, and the count.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from together import finish, start, turns
 
 import horovod.torch as hvd
 
@@ -41,16 +41,13 @@ def arms_of(tensors: list[torch.Tensor]) -> dict[str, Callable[[], float]]:
 
 def main() -> None:
     directory, seconds, count = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
-    hvd.init()
+    start()
     tensors = [torch.ones(1) for _ in range(count)]
     result: dict[str, object] = {"tensors": count, "np": hvd.size()}
     for name, body in arms_of(tensors).items():
         samples: list[float] = []
         submissions: list[float] = []
-        deadline = time.perf_counter() + seconds
-        go_on = torch.ones(1)
-        while bool(go_on):
+        for _ in turns(seconds, WARM_UP + 10):
             for t in tensors:
                 t.fill_(1.0)
             hvd.barrier()
@@ -59,16 +56,12 @@ def main() -> None:
             samples.append(time.perf_counter() - begin)
             if any(float(t) != hvd.size() for t in tensors):
                 raise SystemExit(f"{name}: wrong sum")
-            more = len(samples) < WARM_UP + 10 or time.perf_counter() < deadline
-            go_on = hvd.broadcast(torch.tensor([float(more)]), 0, "go_on")
         result[name] = {
             "ms": statistics.median(samples[WARM_UP:]) * 1e3,
             "submit_ms": statistics.median(submissions[WARM_UP:]) * 1e3,
             "first_ms": samples[0] * 1e3,
         }
-    if hvd.rank() == 0:
-        (directory / "result.json").write_text(json.dumps(result))
-    hvd.shutdown()
+    finish(directory, result)
 
 
 if __name__ == "__main__":

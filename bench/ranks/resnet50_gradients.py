@@ -9,7 +9,6 @@ rank 0), and the seconds per part.
 
 from __future__ import annotations
 
-import json
 import runpy
 import statistics
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from together import finish, start, turns
 from torch import nn
 
 import horovod.torch as hvd
@@ -108,19 +108,15 @@ def make_steps(shapes: list[torch.Size]) -> dict[str, Callable[[], float]]:
 
 
 def in_turns(steps: dict[str, Callable[[], float]], seconds: float) -> dict[str, dict[str, float]]:
-    """Median milliseconds of a step, and of its backward alone. Rank 0's clock decides how many turns there are."""
+    """Median milliseconds of a step, and of its backward alone."""
     whole: dict[str, list[float]] = {name: [] for name in steps}
     backward: dict[str, list[float]] = {name: [] for name in steps}
-    deadline = time.perf_counter() + seconds
-    go_on = torch.ones(1)
-    while bool(go_on):
+    for _ in turns(seconds, 10):
         for name, step in steps.items():
             dist.barrier()
             begin = time.perf_counter()
             backward[name].append(step() * 1e3)
             whole[name].append((time.perf_counter() - begin) * 1e3)
-        go_on = torch.tensor([float(len(whole["local"]) < 10 or time.perf_counter() < deadline)])
-        dist.broadcast(go_on, 0)
     return {
         name: {"step_ms": statistics.median(whole[name][2:]), "backward_ms": statistics.median(backward[name][2:])}
         for name in steps
@@ -150,18 +146,16 @@ def hook_us() -> float:
     return statistics.median(samples[2:])
 
 
-def start(directory: Path) -> list[torch.Size]:
+def start_with_shapes(directory: Path) -> list[torch.Size]:
     """Starts Horovod and torch.distributed; gives the shapes of ResNet-50's parameters."""
-    torch.set_num_threads(1)
-    hvd.init()
-    dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
+    start(f"{directory}/torch")
     models = runpy.run_path(str(EXAMPLE), run_name="models")["MODELS"]
     return [parameter.shape for parameter in models["resnet50"]().parameters()]
 
 
 def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    shapes = start(directory)
+    shapes = start_with_shapes(directory)
     results = {
         "tensors": len(shapes),
         "bytes": sum(shape.numel() for shape in shapes) * 4,
@@ -169,10 +163,7 @@ def main() -> None:
         "small": in_turns(make_steps([torch.Size([1])] * SMALL), seconds),
         "hook_us": hook_us(),
     }
-    if hvd.rank() == 0:
-        (directory / "result.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
-    hvd.shutdown()
+    finish(directory, results)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ part.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ import allreduce as single
 import resnet50_gradients as torch_steps
 import tensorflow as tf
 import torch
-import torch.distributed as dist
+from together import finish
 
 import horovod.tensorflow as hvd
 import horovod.torch
@@ -99,7 +98,7 @@ def tensorflow_steps(shapes: list[list[int]]) -> dict[str, Callable[[], float]]:
 def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    shapes = torch_steps.start(directory)
+    shapes = torch_steps.start_with_shapes(directory)
     steps = {name: step for name, step in torch_steps.make_steps(shapes).items() if name in ("local", "ours")}
     steps.update(tensorflow_steps([list(shape) for shape in shapes]))
     for step in steps.values():
@@ -109,10 +108,7 @@ def main() -> None:
         "chain": CHAIN,
         "step_ms": {name: times["step_ms"] for name, times in torch_steps.in_turns(steps, seconds).items()},
     }
-    if hvd.rank() == 0:
-        (directory / "result.json").write_text(json.dumps(results))
-    dist.destroy_process_group()
-    hvd.shutdown()
+    finish(directory, results)
 
 
 main()

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/split.h"
 
 namespace hvd::launcher {
 namespace {
@@ -124,11 +125,8 @@ std::vector<HostTopology::Gpu> gpus_of_host(const std::optional<std::string>& vi
     for (const ListedGpu& one : listed) gpus.push_back({.name = std::to_string(gpus.size()), .near = one.near});
     return gpus;
   }
-  std::string_view rest = *visible;
-  while (!rest.empty()) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string name(rest.substr(0, comma));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  for (const std::string_view piece : split(*visible, ',')) {
+    const std::string name(piece);
     if (name.empty() || name.starts_with('-') || name == "NoDevFiles") break;  // CUDA looks no further either
     gpus.push_back({.name = name, .near = place_of(name, listed)});
   }

@@ -1,8 +1,8 @@
 // What follows from the rows of the flag table.
-#include <algorithm>
 #include <cmath>
 
 #include "launcher/cli/flag_table.h"
+#include "runtime/base/split.h"
 
 namespace hvd::launcher {
 
@@ -29,13 +29,7 @@ FlagRange range_of(const FlagRow& row) {
 }
 
 std::vector<std::string_view> split_bars(std::string_view text) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('|'), text.size());
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
+  return text.empty() ? std::vector<std::string_view>() : split(text, '|');
 }
 
 int value_count(FlagKind kind) {

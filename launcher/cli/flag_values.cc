@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
+#include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -19,12 +20,10 @@ Result<FlagValue> wrap(const Result<T>& result, const std::string& source) {
 
 Result<FlagValue> parse_list(const std::string& text, const std::string& source) {
   std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string part(config::trim(std::string_view(text).substr(at, end - at)));
+  for (const std::string_view piece : split(text, ',')) {
+    const std::string part(config::trim(piece));
     if (part.empty()) return Status::invalid_argument(source + ": " + config::quoted(text) + " has an empty part");
     if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
-    at = end + 1;
   }
   return FlagValue(std::move(parts));
 }

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -6,6 +5,7 @@
 #include <vector>
 
 #include "launcher/cli/job_flags.h"
+#include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -21,10 +21,8 @@ bool read_rank(std::string_view text, int& rank) {
 // "0,8-15".
 Result<Ranges> parse_ranks(std::string_view text) {
   Ranges ranges;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view word = config::trim(text.substr(at, end - at));
-    at = end + 1;
+  for (const std::string_view piece : split(text, ',')) {
+    const std::string_view word = config::trim(piece);
     const std::size_t dash = word.find('-');
     std::pair<int, int> range;
     const bool ok = read_rank(word.substr(0, dash), range.first) &&

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "runtime/base/split.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -42,12 +44,8 @@ void narrow(std::optional<double>& least, Limit limit, const ReadFile& read, con
 }
 
 bool has_word(std::string_view list, std::string_view word) {
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == word) return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
+  const auto words = split(list, ',');
+  return std::ranges::find(words, word) != words.end();
 }
 
 // Calls `visit(controllers, group)` for each group of this process: "0::/user.slice" of version 2, which has no

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 
 #include "launcher/environment/environment.h"
+#include "runtime/base/split.h"
 #include "runtime/config/option_table.h"
 
 namespace hvd::launcher {
@@ -86,9 +86,8 @@ std::optional<std::string> choice_of_host(const std::string& name, const std::st
 }
 
 Result<std::string> choose_interface(const std::string& chosen, const std::vector<std::string>& here) {
-  std::istringstream in(chosen);
-  for (std::string name; std::getline(in, name, ',');) {
-    if (std::find(here.begin(), here.end(), name) != here.end()) return name;
+  for (const std::string_view name : split(chosen, ',')) {
+    if (std::find(here.begin(), here.end(), name) != here.end()) return std::string(name);
   }
   std::string known;
   for (const std::string& name : here) known += (known.empty() ? "" : ", ") + name;

@@ -1,6 +1,7 @@
 #include "launcher/hosts/host_list.h"
 
 #include "launcher/hosts/host_grammar.h"
+#include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -9,10 +10,8 @@ Result<std::vector<HostSpec>> parse_host_list(std::string_view text) {
   if (text.size() > kMaxHostTextBytes) return Status::invalid_argument("the host list is longer than 4 MiB");
   HostTable table;
   std::size_t number = 0;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view entry = config::trim(text.substr(at, end - at));
-    at = end + 1;
+  for (const std::string_view piece : split(text, ',')) {
+    const std::string_view entry = config::trim(piece);
     const std::string where = "host list, entry " + std::to_string(++number) + " " + config::quoted(entry);
     if (entry.empty()) return Status::invalid_argument(where + ": empty; expected name:slots");
     const Result<HostSpec> host = parse_entry(entry);

@@ -7,6 +7,7 @@
 #include "launcher/hosts/host_grammar.h"
 #include "launcher/hosts/host_list.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -72,11 +73,8 @@ Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the byte order mark of Windows editors
   HostTable table;
   std::size_t number = 0;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view whole = text.substr(at, end - at);
+  for (const std::string_view whole : split(text, '\n')) {
     const std::string_view line = config::trim(whole.substr(0, whole.find('#')));
-    at = end + 1;
     ++number;
     if (line.empty()) continue;
     const std::string where = std::string(file) + ":" + std::to_string(number);

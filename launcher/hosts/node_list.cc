@@ -5,6 +5,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_grammar.h"
 #include "launcher/hosts/host_list.h"
+#include "runtime/base/split.h"
 #include "runtime/config/nearest.h"
 #include "runtime/config/parse_value.h"
 
@@ -49,11 +50,7 @@ Status add_range(std::string_view range, std::vector<std::string>& numbers) {
 // The content of brackets, "1-3,7".
 Result<std::vector<std::string>> expand_ranges(std::string_view text) {
   std::vector<std::string> numbers;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    HVD_RETURN_IF_ERROR(add_range(text.substr(at, end - at), numbers));
-    at = end + 1;
-  }
+  for (const std::string_view range : split(text, ',')) HVD_RETURN_IF_ERROR(add_range(range, numbers));
   return numbers;
 }
 

@@ -5,7 +5,6 @@ No framework is imported: versions are those of the installed packages.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import resource
@@ -26,14 +25,6 @@ _PACKAGES = (
 # Theirs may be tokens, or names of hosts and people; that they are set is news enough.
 _PRIVATE = ("SECRET", "TOKEN", "KEY", "AGENT", "HOSTNAME", "ADDR")
 _LAUNCHER_DEADLINE_S = 10
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    for package in _PACKAGES:
-        try:
-            yield package, importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
 
 
 def _core() -> str:
@@ -79,7 +70,7 @@ def report() -> str:
         ("machine", _limits()),
         ("core", _core()),
         ("horovodrun", _launcher()),
-        *_versions(),
+        *_facts.packages(_PACKAGES).items(),
         *_variables(),
     ]
     return "".join(f"{name}: {value}\n" for name, value in facts)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rendezvous/protocol/limits.h"
+#include "runtime/base/split.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -127,10 +128,8 @@ bool HttpHead::has_word(std::string_view name, std::string_view word) const {
   for (const Field& field : fields_) {
     if (field.name != wanted) continue;
     const std::string list = lower_case(field.value);
-    for (std::size_t at = 0; at <= list.size();) {
-      const std::size_t end = std::min(list.find(',', at), list.size());
-      if (trim(std::string_view(list).substr(at, end - at)) == lower_case(word)) return true;
-      at = end + 1;
+    for (const std::string_view piece : split(list, ',')) {
+      if (trim(piece) == lower_case(word)) return true;
     }
   }
   return false;

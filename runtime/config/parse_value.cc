@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/base/letters.h"
+#include "runtime/base/split.h"
 
 namespace hvd::config {
 
@@ -134,12 +135,10 @@ Result<int> parse_choice(std::string_view text, std::string_view choices) {
   const std::string word = to_lower(trim(text));
   std::string expected;
   int index = 0;
-  for (std::size_t at = 0; at <= choices.size(); ++index) {
-    const std::size_t end = std::min(choices.find('|', at), choices.size());
-    const std::string_view choice = choices.substr(at, end - at);
+  for (const std::string_view choice : split(choices, '|')) {
     if (word == to_lower(choice)) return index;
     if (!choice.empty()) expected += (expected.empty() ? "" : ", ") + std::string(choice);
-    at = end + 1;
+    ++index;
   }
   return unexpected(text, "one of: " + expected);
 }
@@ -156,14 +155,12 @@ Result<PortRange> parse_ports(std::string_view text) {
 
 Result<std::vector<int>> parse_cores(std::string_view text) {
   std::vector<int> cores;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const Result<std::int64_t> core = parse_integer(text.substr(at, end - at), 0, 4095);
+  for (const std::string_view piece : split(text, ',')) {
+    const Result<std::int64_t> core = parse_integer(piece, 0, 4095);
     if (!core.is_ok() || cores.size() == kMaxCores) {
       return unexpected(text, "a comma-separated list of core numbers from 0 to 4095");
     }
     cores.push_back(static_cast<int>(core.value()));
-    at = end + 1;
   }
   return cores;
 }

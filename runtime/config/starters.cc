@@ -1,8 +1,8 @@
 #include "runtime/config/starters.h"
 
-#include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::config {
@@ -184,10 +184,7 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text, int max_va
                                     std::to_string(max_value) + " and at most " + std::to_string(max_count) +
                                     " numbers in all");
   };
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view part = text.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view part : split(text, ',')) {
     const std::size_t open = part.find("(x");
     std::int64_t times = 1;
     if (open != std::string_view::npos) {

@@ -1,10 +1,10 @@
 #include "runtime/engine/network.h"
 
-#include <sstream>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
+#include "runtime/base/split.h"
 #include "runtime/engine/backends.h"
 
 namespace hvd::engine {
@@ -24,13 +24,12 @@ constexpr Millis kRank0Patience{3000};
 // An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
 constexpr Millis kAgentPatience{500};
 
-std::vector<std::string> split_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    if (!part.empty()) parts.push_back(part);
+std::vector<std::string> interfaces_of(const config::RuntimeConfig& config) {
+  std::vector<std::string> names;
+  for (const std::string_view name : split(config.iface, ',')) {
+    if (!name.empty()) names.emplace_back(name);
   }
-  return parts;
+  return names;
 }
 
 bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
@@ -43,7 +42,7 @@ transport::ListenOptions listen_options(const config::RuntimeConfig& config, con
   const bool is_here = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost";
   return {.ports = config.ports,
           .loopback_only = is_here && !config.is_on_several_hosts && outside.empty(),
-          .interfaces = split_commas(config.iface),
+          .interfaces = interfaces_of(config),
           .rendezvous_addr = is_loopback(server) ? outside : server};
 }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 
-__all__ = ["Plan", "check_arguments", "in_places", "plan_groups"]
+__all__ = ["Options", "Plan", "check_arguments", "in_places", "plan_groups"]
 
 Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each is reduced alone
 
@@ -42,6 +44,39 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
             f"groups should be a positive integer or a list of lists of variables, got a list with {wrong[0]!r}"
         )
     return groups
+
+
+@dataclass(frozen=True)
+class Options:
+    """Those of TensorFlow and Keras. ValueError where check_arguments() has one.
+
+    Stored in the class of an optimizer of Keras, so that from_config() makes one like it.
+    """
+
+    compression: Any
+    name: str | None = None
+    device_dense: str = ""
+    device_sparse: str = ""
+    sparse_as_dense: bool = False
+    gradient_predivide_factor: float = 1.0
+    op: int = core.REDUCE_AVERAGE
+    backward_passes_per_step: int = 1
+    average_aggregated_gradients: bool = False
+    num_groups: int = 0
+    groups: Any = None
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
+    local_variables: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        groups = check_arguments(self.op, self.gradient_predivide_factor, self.num_groups, self.groups)
+        object.__setattr__(self, "groups", groups)
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The factors of gradients before and after the sum: prescale and postscale."""
+        factor = float(self.gradient_predivide_factor)
+        return (1.0 / factor, factor)
 
 
 def plan_groups(groups: Any, variables: Sequence[Any], key: Callable[[Any], Any]) -> Plan:

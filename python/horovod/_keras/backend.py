@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from horovod._common.gradient_options import Options
 from horovod._common.local_variables import LocalVariables
 from horovod._common.native import core
-from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 
 __all__ = ["Backend", "Reduce", "load", "with_backend_argument"]

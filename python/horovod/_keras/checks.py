@@ -6,6 +6,7 @@ import functools
 import warnings
 from typing import Any
 
+from horovod._common.native import core
 from horovod._keras import private
 
 _OLD_ARGUMENT = "experimental_run_tf_function"
@@ -20,6 +21,15 @@ def require_tensorflow_backend(keras: Any) -> None:
             f"horovod.tensorflow.keras is for Keras on TensorFlow, but Keras computes with {backend!r} here "
             "(KERAS_BACKEND, or ~/.keras/keras.json); use `import horovod.keras as hvd`, which works on every backend"
         )
+
+
+def reduction_of(op: int | None, average: bool | None) -> int:
+    """The reduction of the arguments `op` and `average` of allreduce(). ValueError if both are given."""
+    if average is None:
+        return core.REDUCE_AVERAGE if op is None else op
+    if op is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them: give average=None.")
+    return core.REDUCE_AVERAGE if average else core.REDUCE_SUM
 
 
 def with_inner(optimizer: Any) -> list[Any]:

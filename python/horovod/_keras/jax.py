@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
+from horovod._common.gradient_options import Options
 from horovod._common.native import core
 from horovod._common.session_watch import watch_interrupts
 from horovod._keras.backend import Reduce
 from horovod._keras.jax_step import HostFailure, HostReduction
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend
 from horovod.jax.compression import Compression
 

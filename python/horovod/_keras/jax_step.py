@@ -15,9 +15,8 @@ import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.calls import set_id
-from horovod._common.gradient_options import Plan
+from horovod._common.gradient_options import Options, Plan
 from horovod._common.native import core
-from horovod._keras.options import Options
 from horovod._keras.reduction import Reduction
 from horovod.jax import _call
 from horovod.jax._primitive import run

@@ -10,11 +10,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from horovod._common.gradient_options import Options
+from horovod._common.native import core
 from horovod._keras import private
 from horovod._keras.backend import Backend
 from horovod._keras.checks import is_distributed
 from horovod._keras.loss_scale import reduce_before_scaling, scales_losses
-from horovod._keras.options import Options
 
 __all__ = ["Distributed", "Keras3", "create_distributed_optimizer", "distribute_in_place"]
 
@@ -136,6 +137,10 @@ class Keras3(Distributed):
 
 
 def _distributed_class(base: type, options: Options, backend: Backend) -> type:
+    if options.op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
+        raise ValueError("op currently only supports Average and Sum")
+    if options.backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step must be at least 1, got {options.backward_passes_per_step}")
     reduce_before_scaling(base)
     if options.compression is None:
         options = dataclasses.replace(options, compression=backend.Compression.none)

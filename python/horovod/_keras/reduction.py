@@ -8,9 +8,8 @@ from typing import Any
 from keras import ops
 
 from horovod import _env
-from horovod._common.gradient_options import Plan, in_places, plan_groups
+from horovod._common.gradient_options import Options, Plan, in_places, plan_groups
 from horovod._keras.backend import Backend, Reduce
-from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 
 __all__ = ["Keras3Backend", "Reduction"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import h5py
 
+from horovod._common.gradient_options import Options
 from horovod._keras import private
 from horovod._keras.backend import Backend
 from horovod._keras.checks import is_distributed
 from horovod._keras.optimizer import distribute_in_place
-from horovod._keras.options import Options
 
 __all__ = ["load_model"]
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.gradient_options import in_places
+from horovod._common.gradient_options import Options, in_places
 from horovod._keras import momentum
 from horovod._keras.backend import Backend, Reduce
 from horovod._keras.computed import MIXED, Computed
 from horovod._keras.keras2 import Keras2, Keras2Legacy
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _collectives, _dense, functions
 from horovod.tensorflow._local import LocalVariables
-from horovod.tensorflow._reduction import _make_allreduce_grads_fn
+from horovod.tensorflow._reduction import reduction_of
 from horovod.tensorflow._session import basics
 from horovod.tensorflow._xla_support import problem as xla_problem
 from horovod.tensorflow.compression import Compression
@@ -146,17 +145,7 @@ class _TensorFlow(Backend):
         return Keras2 if hasattr(base, "compute_gradients") else _Keras3
 
     def reducer(self, name: str, options: Options) -> Reduce:
-        return _make_allreduce_grads_fn(
-            name,
-            options.device_dense,
-            options.device_sparse,
-            options.compression,
-            options.sparse_as_dense,
-            options.op,
-            options.gradient_predivide_factor,
-            options.groups,
-            options.process_set,
-        )
+        return reduction_of(name, options)
 
     def passes(self, options: Options, reduce: Reduce, name: str) -> Any:
         """For eager mode and tf.function, or for the graph of a session."""

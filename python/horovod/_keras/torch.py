@@ -10,15 +10,13 @@ import keras
 import torch
 
 from horovod import torch as hvd
-from horovod._common.gradient_options import Plan
+from horovod._common.gradient_options import Options, Plan
 from horovod._common.handles import wait_for_all
 from horovod._common.local_variables import LocalVariables
 from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend, Reduction
-from horovod.common.process_sets import global_process_set
 from horovod.torch.compression import Compression
 from horovod.torch.functions import _InPlaceBroadcasts
 
@@ -109,7 +107,7 @@ class _Torch(Keras3Backend):
         return _LocalPasses(options, reduce)
 
     def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
-        batch = _InPlaceBroadcasts(root_rank, global_process_set)
+        batch = _InPlaceBroadcasts(root_rank)
         for position, variable in enumerate(variables):
             batch.add(variable.value, f"HorovodBroadcast_{position}")
         batch.finish()

@@ -179,7 +179,12 @@ class HorovodBasics(BuildInformation):
         path that is written to already changes nothing, and one that cannot be written is an error in the log. Nothing
         on other ranks. ValueError before init(), and unless HOROVOD_TIMELINE is set (to DYNAMIC, or to a file).
         """
-        self._check_timeline_allowed("start_timeline")
+        if not core.is_initialized():
+            raise ValueError("start_timeline: Horovod is not initialised; call init() first")
+        if _env.get("HOROVOD_TIMELINE") is None:
+            raise ValueError(
+                "start_timeline: HOROVOD_TIMELINE is not set; set it to DYNAMIC, or to a file, before init()"
+            )
         core.start_timeline(os.fspath(file_path), bool(mark_cycles))
 
     def stop_timeline(self) -> None:
@@ -189,14 +194,6 @@ class HorovodBasics(BuildInformation):
         if not core.is_initialized():
             raise ValueError("stop_timeline: Horovod is not initialised; call init() first")
         core.stop_timeline()
-
-    def _check_timeline_allowed(self, caller: str) -> None:
-        if not core.is_initialized():
-            raise ValueError(f"{caller}: Horovod is not initialised; call init() first")
-        if _env.get("HOROVOD_TIMELINE") is None:
-            raise ValueError(
-                f"{caller}: HOROVOD_TIMELINE is not set; set it to DYNAMIC, or to a file, before init()"
-            )
 
     # Process sets, as the Python classes use them
 

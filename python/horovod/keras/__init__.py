@@ -8,14 +8,14 @@ from typing import Any
 import keras as _keras
 
 from horovod._common import session as _session
+from horovod._common.gradient_options import Options
 from horovod._common.local_variables import local_layer_variables
 from horovod._common.session import *  # noqa: F403
 from horovod._common.session import Average
 from horovod._keras import private, saving
 from horovod._keras.backend import load
-from horovod._keras.checks import tolerate_old_compile_argument
+from horovod._keras.checks import reduction_of, tolerate_old_compile_argument
 from horovod._keras.optimizer import create_distributed_optimizer
-from horovod._keras.options import Options, reduction_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 _backend: Any = load(_keras)

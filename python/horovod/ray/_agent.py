@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from horovod import _env
+from horovod._function_job import _message
 from horovod._function_job._caller import find_launcher
 from horovod.ray.ray_logger import SOCKET_VARIABLE, is_of_this_user, receive
 
@@ -23,10 +24,8 @@ _PIECE = 1 << 16
 
 def write_all(target: int, data: bytes) -> None:
     """To the descriptor, to the end; what nobody reads is dropped, for who writes must not wait for that."""
-    left = memoryview(data)
     with contextlib.suppress(BrokenPipeError):
-        while left:
-            left = left[os.write(target, left) :]
+        _message.write_all(target, data)
 
 
 class NodeAgent:

@@ -30,7 +30,7 @@ _MORE_S = 10  # than an agent may take, so that what is said of that comes first
 class ElasticParams:
     """How many ranks there may be, and what each of them takes; see RayExecutor."""
 
-    min_workers: int
+    min_workers: int | None  # None: the job is static
     max_workers: int | None
     cpus_per_worker: float
     use_gpu: bool
@@ -80,7 +80,7 @@ class ElasticAdapter:
             self._folder = name
             folder = Path(name)
             hosts = HostsFile(folder / "hosts", resources, params.max_workers, self._discovery)
-            hosts.wait_for(params.min_workers, params.elastic_timeout)
+            hosts.wait_for(params.min_workers or 0, params.elastic_timeout)
             relay = AgentRelay(hosts.place_of, self._seconds_to_start(), queue)
             with hosts, relay:
                 command = command_of(sys.executable)

@@ -81,44 +81,30 @@ class RayExecutor:
         elastic_timeout: int = 600,
         override_discovery: bool = True,
     ) -> None:
-        check_arguments(
-            num_workers=num_workers,
-            num_hosts=num_hosts,
-            num_workers_per_host=num_workers_per_host,
-            cpus_per_worker=cpus_per_worker,
-            use_gpu=use_gpu,
-            gpus_per_worker=gpus_per_worker,
-            min_workers=min_workers,
-            max_workers=max_workers,
-            reset_limit=reset_limit,
-            cooldown_range=cooldown_range,
-            elastic_timeout=elastic_timeout,
+        static = StaticParams(
+            num_workers,
+            num_hosts,
+            num_workers_per_host,
+            cpus_per_worker,
+            use_gpu,
+            gpus_per_worker,
+            use_current_placement_group,
         )
+        elastic = ElasticParams(
+            min_workers,
+            max_workers,
+            cpus_per_worker,
+            use_gpu,
+            gpus_per_worker,
+            reset_limit,
+            cooldown_range,
+            elastic_timeout,
+            override_discovery,
+        )
+        check_arguments(static, elastic)
         self.settings = settings
         self._adapter: Adapter | None = None
-        self._params: StaticParams | ElasticParams
-        if min_workers is None:
-            self._params = StaticParams(
-                num_workers,
-                num_hosts,
-                num_workers_per_host,
-                cpus_per_worker,
-                use_gpu,
-                gpus_per_worker,
-                use_current_placement_group,
-            )
-        else:
-            self._params = ElasticParams(
-                min_workers,
-                max_workers,
-                cpus_per_worker,
-                use_gpu,
-                gpus_per_worker,
-                reset_limit,
-                cooldown_range,
-                elastic_timeout,
-                override_discovery,
-            )
+        self._params: StaticParams | ElasticParams = static if min_workers is None else elastic
 
     create_settings = staticmethod(create_settings)
 

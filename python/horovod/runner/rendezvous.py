@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from types import TracebackType
 
 from horovod._common.native import core
 
@@ -89,7 +88,5 @@ class RendezvousServer:
     def __enter__(self) -> RendezvousServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.process_sets import ProcessSet
+from horovod._common.gradient_options import Options
 from horovod.tensorflow._local import LocalVariables
-from horovod.tensorflow._reduction import ReduceFn
+from horovod.tensorflow._reduction import reduction_of
 from horovod.tensorflow._session import basics
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.util import _executing_eagerly
@@ -19,38 +19,27 @@ __all__ = ["DistributedLegacyOptimizer"]
 class DistributedLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """Reduces the gradients that the wrapped optimizer computes; everything else is delegated to that."""
 
-    def __init__(
-        self,
-        optimizer: Any,
-        name: str,
-        use_locking: bool,
-        reduce: ReduceFn,
-        sparse_as_dense: bool,
-        backward_passes_per_step: int,
-        average_aggregated_gradients: bool,
-        process_set: ProcessSet,
-        scale_local_gradients: bool,
-    ) -> None:
+    def __init__(self, optimizer: Any, name: str, use_locking: bool, options: Options) -> None:
         super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
-        self._reduce = reduce
-        self._local = LocalVariables(process_set, scale_local_gradients)
+        self._reduce = reduction_of(name, options)
+        self._local = LocalVariables(options.process_set, options.scale_local_gradients)
         self._agg_helper = None
-        if backward_passes_per_step > 1:
+        if options.backward_passes_per_step > 1:
             if _executing_eagerly():
                 raise ValueError(
                     "backward_passes_per_step > 1 is not supported in eager mode with a tf.compat.v1 optimizer; "
                     "use a Keras optimizer"
                 )
             self._agg_helper = LocalGradientAggregationHelper(
-                backward_passes_per_step,
-                reduce,
-                sparse_as_dense,
-                average_aggregated_gradients,
+                options.backward_passes_per_step,
+                self._reduce,
+                options.sparse_as_dense,
+                options.average_aggregated_gradients,
                 basics.rank(),
                 LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY,
-                process_set,
-                scale_local_gradients,
+                options.process_set,
+                options.scale_local_gradients,
                 name,
             )
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.gradient_options import check_arguments
+from horovod._common.gradient_options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._adasum_optimizer import DistributedAdasumLegacyOptimizer
 from horovod.tensorflow._collectives import ADASUM, AVERAGE
 from horovod.tensorflow._legacy_optimizer import DistributedLegacyOptimizer
-from horovod.tensorflow._reduction import _make_allreduce_grads_fn
 from horovod.tensorflow.compression import Compression, Compressor
 
 __all__ = ["DistributedOptimizer"]
@@ -56,44 +56,7 @@ def DistributedOptimizer(  # noqa: N802
     ValueError: another kind of optimizer, or arguments that are wrong or exclude each other. NotImplementedError:
     Adasum on another set than the global one. The step raises what fails between ranks, as for allreduce().
     """
-    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
-    if op == ADASUM and average_aggregated_gradients:
-        raise ValueError("Adasum does not support average_aggregated_gradients == True")
-    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        if op == ADASUM:
-            name = name or f"DistributedDelta{type(optimizer).__name__}"
-            return DistributedAdasumLegacyOptimizer(
-                optimizer, name, use_locking, device_dense, compression, backward_passes_per_step, process_set
-            )
-        name = name or f"Distributed{type(optimizer).__name__}"
-        reduce = _make_allreduce_grads_fn(
-            name,
-            device_dense,
-            device_sparse,
-            compression,
-            sparse_as_dense,
-            op,
-            gradient_predivide_factor,
-            groups,
-            process_set,
-        )
-        return DistributedLegacyOptimizer(
-            optimizer,
-            name,
-            use_locking,
-            reduce,
-            sparse_as_dense,
-            backward_passes_per_step,
-            average_aggregated_gradients,
-            process_set,
-            scale_local_gradients,
-        )
-    if op == ADASUM:
-        raise ValueError("op == Adasum is not supported yet with Keras")
-    from horovod.tensorflow.keras import DistributedOptimizer as KerasOptimizer
-
-    return KerasOptimizer(
-        optimizer,
+    options = Options(
         name=name,
         device_dense=device_dense,
         device_sparse=device_sparse,
@@ -103,7 +66,22 @@ def DistributedOptimizer(  # noqa: N802
         average_aggregated_gradients=average_aggregated_gradients,
         op=op,
         gradient_predivide_factor=gradient_predivide_factor,
+        num_groups=num_groups,
         groups=groups,
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
     )
+    if op == ADASUM and average_aggregated_gradients:
+        raise ValueError("Adasum does not support average_aggregated_gradients == True")
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        if op == ADASUM:
+            name = name or f"DistributedDelta{type(optimizer).__name__}"
+            return DistributedAdasumLegacyOptimizer(
+                optimizer, name, use_locking, device_dense, compression, backward_passes_per_step, process_set
+            )
+        name = name or f"Distributed{type(optimizer).__name__}"
+        return DistributedLegacyOptimizer(optimizer, name, use_locking, options)
+    if op == ADASUM:
+        raise ValueError("op == Adasum is not supported yet with Keras")
+    keras: Any = importlib.import_module("horovod.tensorflow.keras")
+    return keras.create_distributed_optimizer(optimizer, options, keras.BACKEND)

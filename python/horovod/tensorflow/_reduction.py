@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import tensorflow as tf
 
 from horovod import _env
-from horovod._common.gradient_options import Plan, in_places, plan_groups
+from horovod._common.gradient_options import Options, Plan, in_places, plan_groups
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow._collectives import AVERAGE, allreduce_each, grouped_allreduce
 from horovod.tensorflow._dense import process_set_included_op, size_op
@@ -21,42 +20,28 @@ Grads = Sequence[Any]
 ReduceFn = Callable[..., list[Any]]
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """The arguments of _make_allreduce_grads_fn()."""
-
-    name: str
-    device_dense: str
-    device_sparse: str
-    compression: type[Compressor]
-    sparse_as_dense: bool
-    op: int
-    gradient_predivide_factor: float
-    groups: Any
-    process_set: ProcessSet
-
-
 class GradientReduction:
-    """Reduces lists of gradients with the same settings. None stays None. Caches its graphs for eager mode."""
+    """Reduces lists of gradients with the same options. None stays None. Caches its graphs for eager mode."""
 
-    def __init__(self, settings: _Settings) -> None:
-        factor = float(settings.gradient_predivide_factor) if settings.op == AVERAGE else 1.0
-        self._settings = settings
-        self._process_set = settings.process_set
+    def __init__(self, name: str, options: Options) -> None:
+        self._name = name
+        self._options = options
+        self._process_set = options.process_set
+        prescale, postscale = options.factors
         self._common: dict[str, Any] = {
-            "device_dense": settings.device_dense,
-            "device_sparse": settings.device_sparse,
-            "compression": settings.compression,
-            "op": settings.op,
-            "prescale_factor": 1.0 / factor,
-            "postscale_factor": factor,
-            "process_set": settings.process_set,
+            "device_dense": options.device_dense,
+            "device_sparse": options.device_sparse,
+            "compression": options.compression,
+            "op": options.op,
+            "prescale_factor": prescale,
+            "postscale_factor": postscale,
+            "process_set": options.process_set,
         }
         self._graphs: dict[Any, Any] = {}
 
     def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:
         present = tuple(i for i, grad in enumerate(grads) if grad is not None)
-        groups = self._settings.groups
+        groups = self._options.groups
         variables = list(vars) if vars is not None else None
         if variables is None and isinstance(groups, int):
             variables = list(grads)  # a number of groups needs no names
@@ -74,8 +59,8 @@ class GradientReduction:
         return list(self._graphs[key](grads))
 
     def _reduce(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
-        with tf.name_scope(f"{self._settings.name}_Allreduce"):
-            if self._settings.sparse_as_dense:
+        with tf.name_scope(f"{self._name}_Allreduce"):
+            if self._options.sparse_as_dense:
                 grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
             if not _env.elastic():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
@@ -111,7 +96,24 @@ def _alike(grads: Sequence[Any], group: Sequence[int]) -> dict[str, list[int]]:
     return kinds
 
 
-_made: dict[_Settings, GradientReduction] = {}
+_made: dict[Any, GradientReduction] = {}
+_PARTS = (  # of the options, beside the groups, that a reduction depends on
+    "device_dense", "device_sparse", "compression", "sparse_as_dense", "op", "gradient_predivide_factor", "process_set",
+)  # fmt: skip
+
+
+def reduction_of(name: str, options: Options) -> ReduceFn:
+    """A function (grads, vars=None, use_generic_names=False) -> list of reduced gradients.
+
+    The same object for the same options, so that many tapes trace one graph.
+    """
+    groups = options.groups
+    if isinstance(groups, list):
+        groups = tuple(tuple(map(variable_name, group)) for group in groups)
+    key = (name, groups, *(getattr(options, part) for part in _PARTS))
+    if key not in _made:
+        _made[key] = GradientReduction(name, options)
+    return _made[key]
 
 
 def _make_allreduce_grads_fn(
@@ -125,18 +127,9 @@ def _make_allreduce_grads_fn(
     groups: Any,
     process_set: ProcessSet,
 ) -> ReduceFn:
-    """A function (grads, vars=None, use_generic_names=False) -> list of reduced gradients.
-
-    The same object for the same arguments, so that many tapes trace one graph. `groups`: None, a number, or lists of
-    variables.
-    """
-    settings = _Settings(
-        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-        process_set,
+    """As reduction_of(). `groups`: None, a number, or lists of variables."""
+    options = Options(
+        compression, None, device_dense, device_sparse, sparse_as_dense,
+        gradient_predivide_factor if op == AVERAGE else 1.0, op, groups=groups, process_set=process_set,
     )  # fmt: skip
-    key = settings
-    if isinstance(groups, list):
-        key = replace(settings, groups=tuple(tuple(map(variable_name, group)) for group in groups))
-    if key not in _made:
-        _made[key] = GradientReduction(settings)
-    return _made[key]
+    return reduction_of(name, options)

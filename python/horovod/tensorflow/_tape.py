@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.gradient_options import check_arguments
+from horovod._common.gradient_options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE
 from horovod.tensorflow._local import LocalVariables, local_layer_variables
-from horovod.tensorflow._reduction import ReduceFn, _make_allreduce_grads_fn
+from horovod.tensorflow._reduction import ReduceFn, reduction_of
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.util import mark_reduced, no_autograph
 
@@ -95,22 +95,23 @@ def DistributedGradientTape(  # noqa: N802
     ValueError: groups of another kind, or `gradient_predivide_factor` with another op than Average. Errors of
     gradient() as for allreduce().
     """
-    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    options = Options(
+        compression,
+        None,
+        device_dense,
+        device_sparse,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        num_groups=num_groups,
+        groups=groups,
+        process_set=process_set,
+    )
     base = type(gradtape)
     made: Any = type(base.__name__, (_DistributedGradientTape, base), {})
     tape = made.__new__(made)
     tape.__dict__.update(gradtape.__dict__)
-    tape._hvd_reduce = _make_allreduce_grads_fn(
-        "DistributedGradientTape",
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-    )
+    tape._hvd_reduce = reduction_of("DistributedGradientTape", options)
     tape._hvd_local = LocalVariables(process_set, scale_local_gradients)
     return tape
 

@@ -42,14 +42,13 @@ def _load(data: torch.Tensor, sender: int, purpose: str) -> Any:
 class _InPlaceBroadcasts:
     """Broadcasts that overwrite tensors of any strides; finish() waits for all, then raises the first error."""
 
-    def __init__(self, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    def __init__(self, root_rank: int) -> None:
         self._root_rank = root_rank
-        self._process_set = process_set
         self._started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
 
     def add(self, tensor: torch.Tensor, name: str | None) -> None:
         contiguous = tensor.detach().contiguous()
-        handle = broadcast_async_(contiguous, self._root_rank, name, self._process_set)
+        handle = broadcast_async_(contiguous, self._root_rank, name)
         self._started.append((handle, tensor, contiguous))
 
     def finish(self) -> None:

@@ -120,33 +120,30 @@ Status define(const Definition& op) {
   return status.to_status().annotate(op.name);
 }
 
-// For tensors on a GPU, everything is in host memory. On a CPU everything is anyway, and saying so would keep kernels
-// from taking over the buffers of their inputs: TensorFlow compares what is said of both.
-void use_host_memory(TF_KernelBuilder* builder, std::string_view device, Texts arguments) {
-  if (device == "CPU") return;
-  for (const char* argument : arguments) tf().KernelBuilder_HostMemory(builder, argument);
+TF_KernelBuilder* new_builder(const char* op, const char* device, const KernelFunctions& kernel) {
+  return tf().NewAsyncKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
+}
+TF_KernelBuilder* new_builder(const char* op, const char* device, const QueryFunctions& kernel) {
+  return tf().NewKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
 }
 
-Status add_kernel(const char* op, const KernelFunctions& kernel, Texts arguments) {
-  for (const char* device : {"CPU", "GPU"}) {
-    TF_KernelBuilder* const builder =
-        tf().NewAsyncKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
-    use_host_memory(builder, device, arguments);
-    TfStatus status;
-    tf().RegisterKernelBuilder(op, builder, status.get());
-    HVD_RETURN_IF_ERROR(status.to_status().annotate(op));
-  }
-  return Status::ok();
-}
+// The name of an argument, which its specification begins with.
+std::string name_of(const char* argument) { return std::string(argument, std::string_view(argument).find(':')); }
 
-Status add_query(const char* op, const char* output, const char* spec, Texts attributes, const QueryFunctions& kernel) {
-  HVD_RETURN_IF_ERROR(define({op, attributes, {}, {spec}, &scalar_shape}));
+// Defines the op, and registers its kernels. For tensors on a GPU, everything is in host memory. On a CPU everything is
+// anyway, and saying so would keep kernels from taking over the buffers of their inputs: TensorFlow compares what is
+// said of both.
+Status add(const Definition& op, const auto& kernel) {
+  HVD_RETURN_IF_ERROR(define(op));
   for (const char* device : {"CPU", "GPU"}) {
-    TF_KernelBuilder* const builder = tf().NewKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
-    use_host_memory(builder, device, {output});
+    TF_KernelBuilder* const builder = new_builder(op.name, device, kernel);
+    for (const Texts arguments : {op.inputs, op.outputs}) {
+      if (device == std::string_view("CPU")) continue;
+      for (const char* argument : arguments) tf().KernelBuilder_HostMemory(builder, name_of(argument).c_str());
+    }
     TfStatus status;
-    tf().RegisterKernelBuilder(op, builder, status.get());
-    HVD_RETURN_IF_ERROR(status.to_status().annotate(op));
+    tf().RegisterKernelBuilder(op.name, builder, status.get());
+    HVD_RETURN_IF_ERROR(status.to_status().annotate(op.name));
   }
   return Status::ok();
 }
@@ -155,66 +152,61 @@ Status register_reductions() {
   constexpr const char* kOp = "reduce_op: int";
   constexpr const char* kPre = "prescale_factor: float";
   constexpr const char* kPost = "postscale_factor: float";
-  HVD_RETURN_IF_ERROR(define({"HorovodAllreduce",
-                              {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet},
-                              {"tensor: T"},
-                              {"sum: T"},
-                              &same_shapes}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodAllreduce", allreduce_kernel(), {"tensor", "sum"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllreduce",
-                              {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"},
-                              {"sum: num_tensors * T"},
-                              &same_shapes}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodGroupedAllreduce", grouped_allreduce_kernel(), {"tensors", "sum"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodReducescatter",
-                              {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet},
-                              {"tensor: T"},
-                              {"output: T"},
-                              &other_rows_no_scalar}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodReducescatter", reducescatter_kernel(), {"tensor", "output"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodGroupedReducescatter",
-                              {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"},
-                              {"outputs: num_tensors * T"},
-                              &other_rows_no_scalar}));
-  return add_kernel("HorovodGroupedReducescatter", grouped_reducescatter_kernel(), {"tensors", "outputs"});
+  HVD_RETURN_IF_ERROR(add(
+      {"HorovodAllreduce", {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet}, {"tensor: T"}, {"sum: T"}, &same_shapes},
+      allreduce_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodGroupedAllreduce",
+                           {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
+                           {"tensors: num_tensors * T"},
+                           {"sum: num_tensors * T"},
+                           &same_shapes},
+                          grouped_allreduce_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodReducescatter",
+                           {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet},
+                           {"tensor: T"},
+                           {"output: T"},
+                           &other_rows_no_scalar},
+                          reducescatter_kernel()));
+  return add({"HorovodGroupedReducescatter",
+              {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
+              {"tensors: num_tensors * T"},
+              {"outputs: num_tensors * T"},
+              &other_rows_no_scalar},
+             grouped_reducescatter_kernel());
 }
 
 Status register_movers() {
   HVD_RETURN_IF_ERROR(
-      define({"HorovodAllgather", {kMovable, kIgnoreScope, kSet}, {"tensor: T"}, {"output: T"}, &other_rows}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodAllgather", allgather_kernel(), {"tensor", "output"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllgather",
-                              {kMovable, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"},
-                              {"outputs: num_tensors * T"},
-                              &other_rows}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodGroupedAllgather", grouped_allgather_kernel(), {"tensors", "outputs"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodBroadcast",
-                              {kMovable, "root_rank: int", kIgnoreScope, kSet},
-                              {"tensor: T"},
-                              {"output: T"},
-                              &same_shapes}));
-  HVD_RETURN_IF_ERROR(add_kernel("HorovodBroadcast", broadcast_kernel(), {"tensor", "output"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodAlltoall",
-                              {kMovable, kIgnoreScope, kSet},
-                              {"tensor: T", "splits: int32"},
-                              {"output: T", "received_splits: int32"},
-                              &alltoall_shapes}));
-  HVD_RETURN_IF_ERROR(
-      add_kernel("HorovodAlltoall", alltoall_kernel(), {"tensor", "splits", "output", "received_splits"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodJoin", {}, {}, {"output: int32"}, &scalar_shape}));
-  return add_kernel("HorovodJoin", join_kernel(), {"output"});
+      add({"HorovodAllgather", {kMovable, kIgnoreScope, kSet}, {"tensor: T"}, {"output: T"}, &other_rows},
+          allgather_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodGroupedAllgather",
+                           {kMovable, kIgnoreScope, kSet, kCount},
+                           {"tensors: num_tensors * T"},
+                           {"outputs: num_tensors * T"},
+                           &other_rows},
+                          grouped_allgather_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodBroadcast",
+                           {kMovable, "root_rank: int", kIgnoreScope, kSet},
+                           {"tensor: T"},
+                           {"output: T"},
+                           &same_shapes},
+                          broadcast_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodAlltoall",
+                           {kMovable, kIgnoreScope, kSet},
+                           {"tensor: T", "splits: int32"},
+                           {"output: T", "received_splits: int32"},
+                           &alltoall_shapes},
+                          alltoall_kernel()));
+  return add({"HorovodJoin", {}, {}, {"output: int32"}, &scalar_shape}, join_kernel());
 }
 
 Status register_queries() {
-  HVD_RETURN_IF_ERROR(add_query("HorovodSize", "size", "size: int32", {kSet}, size_kernel()));
-  HVD_RETURN_IF_ERROR(
-      add_query("HorovodProcessSetIncluded", "included", "included: int32", {kSet}, process_set_included_kernel()));
-  HVD_RETURN_IF_ERROR(add_query("HorovodLocalSize", "local_size", "local_size: int32", {}, local_size_kernel()));
-  HVD_RETURN_IF_ERROR(add_query("HorovodRank", "rank", "rank: int32", {}, rank_kernel()));
-  return add_query("HorovodLocalRank", "local_rank", "local_rank: int32", {}, local_rank_kernel());
+  HVD_RETURN_IF_ERROR(add({"HorovodSize", {kSet}, {}, {"size: int32"}, &scalar_shape}, size_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodProcessSetIncluded", {kSet}, {}, {"included: int32"}, &scalar_shape},
+                          process_set_included_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodLocalSize", {}, {}, {"local_size: int32"}, &scalar_shape}, local_size_kernel()));
+  HVD_RETURN_IF_ERROR(add({"HorovodRank", {}, {}, {"rank: int32"}, &scalar_shape}, rank_kernel()));
+  return add({"HorovodLocalRank", {}, {}, {"local_rank: int32"}, &scalar_shape}, local_rank_kernel());
 }
 
 Status register_all() {

@@ -12,6 +12,7 @@
 #include "python/src/interrupts.h"
 #include "python/src/published_session.h"
 #include "runtime/base/page_pool.h"
+#include "runtime/base/split.h"
 #include "runtime/base/status.h"
 
 namespace hvd::xla {
@@ -51,16 +52,6 @@ Result<Operation> read_operation(const XlaCall& call, OpType op) {
 }
 
 }  // namespace
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> pieces;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, start), text.size());
-    pieces.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return pieces;
-}
 
 void ResultPlace::attach_to(Operation& operation) {
   keeps_shape_ = operation.op == OpType::kAllreduce || operation.op == OpType::kBroadcast;
@@ -102,7 +93,7 @@ Result<std::vector<Operation>> read_operations(const XlaCall& call, OpType op, c
                                                std::deque<ResultPlace>& results) {
   HVD_ASSIGN_OR_RETURN(const Operation common, read_operation(call, op));
   HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
-  const std::vector<std::string> names = split(joined, separator);
+  const std::vector<std::string_view> names = split(joined, separator);
   const int count = call.arguments() - 1;  // without the token
   if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
     return Status::internal("the compiled program has a collective of " + std::to_string(names.size()) +

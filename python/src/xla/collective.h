@@ -12,9 +12,6 @@
 // What collectives in programs of any framework that XLA compiles have in common.
 namespace hvd::xla {
 
-// "a,b,c" in pieces; "" is one piece.
-std::vector<std::string> split(const std::string& text, char separator);
-
 // Where a program wants the result of one operation: memory of the shape that was compiled. Its address must not change
 // before the operation is done. Made and checked by one thread; a lane asks for memory in between.
 class ResultPlace {

@@ -17,6 +17,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/event.h"
 #include "runtime/base/log.h"
+#include "runtime/base/split.h"
 #include "runtime/base/status.h"
 
 namespace hvd::xla {
@@ -50,7 +51,7 @@ Result<GroupSizes> read_groups(const XlaCall& call, std::size_t tensors) {
   HVD_ASSIGN_OR_RETURN(const std::string text, call.text("groups"));
   GroupSizes sizes;
   if (text.empty()) return sizes;
-  for (const std::string& piece : split(text, ',')) {
+  for (const std::string_view piece : split(text, ',')) {
     std::size_t& size = sizes.emplace_back(0);
     std::from_chars(piece.data(), piece.data() + piece.size(), size);
   }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import random
 import socket
-import struct
 from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+from horovod.runner.common.util.interfaces import addresses_by_interface
 
 __all__ = [
     "filter_local_addresses",
@@ -19,29 +19,15 @@ __all__ = [
     "resolve_host_address",
 ]
 
-_SIOCGIFADDR = 0x8915
 _PORTS = range(1024, 65536)
 
 _Server = TypeVar("_Server")
 
 
-def _addresses() -> dict[str, str]:
-    """The IPv4 address of each network interface that has one."""
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue  # it has none
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
-
-
 @functools.cache
 def get_local_host_addresses() -> set[str]:
     """The IPv4 addresses of this host's interfaces, as they were when it was first asked."""
-    return set(_addresses().values())
+    return set(addresses_by_interface().values())
 
 
 def resolve_host_address(host_name: str) -> str | None:
@@ -60,14 +46,14 @@ def filter_local_addresses(all_host_names: Iterable[str]) -> list[str]:
 
 def get_local_intfs(nic: str | None = None) -> set[str]:
     """The interfaces that have 127.0.0.1; with `nic` only that one, if it has."""
-    loopback = {name for name, address in _addresses().items() if address == "127.0.0.1"}
+    loopback = {name for name, address in addresses_by_interface().items() if address == "127.0.0.1"}
     return loopback if nic is None else loopback & {nic}
 
 
 def get_driver_ip(nics: Iterable[str]) -> str:
     """The IPv4 address of the first of the interfaces `nics`. RuntimeError if it has none."""
     first = next(iter(nics), None)
-    address = _addresses().get(first) if first is not None else None
+    address = addresses_by_interface().get(first) if first is not None else None
     if address is None:
         raise RuntimeError(f"the network interface {first!r} has no IPv4 address here")
     return address

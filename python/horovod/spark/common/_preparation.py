@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -189,9 +188,3 @@ def _column(
         return Column(said, True, size, most, PACKED)
     scalar = not isinstance(kind, (T.ArrayType, VectorUDT))
     return Column(said, False, largest, largest, NO_CHANGE if scalar else ARRAY)
-
-
-def steps_of_epoch(rows: int, batch_size: int, ranks: int, *, whole: bool) -> int:
-    """Batches on each rank in which `rows` rows go: of full batches alone (at least one), or of all rows."""
-    exact = rows / batch_size / ranks
-    return max(1, math.floor(exact) if whole else math.ceil(exact))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from horovod import _env
 from horovod.spark.common._columns import Columns
 from horovod.spark.common._packages import imported
-from horovod.spark.common._preparation import steps_of_epoch
 from horovod.spark.common._store_paths import RemoteStore
 from horovod.spark.common.datamodule import DataModule, ParquetDataModule, transformation
 from horovod.spark.task import get_available_devices
@@ -127,7 +127,8 @@ class Training:
 
     def steps_of_epoch(self, *, whole: bool) -> int:
         """Batches of an epoch on each rank; `whole`: only full ones, where `steps` does not say it."""
-        return self.steps or steps_of_epoch(self.rows, self.batch_size, self.ranks, whole=whole)
+        exact = self.rows / self.batch_size / self.ranks
+        return self.steps or max(1, math.floor(exact) if whole else math.ceil(exact))
 
     def show_gpu(self) -> None:
         """Shows frameworks the GPU of this rank alone, or none; it has to be done before they look."""

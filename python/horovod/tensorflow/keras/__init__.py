@@ -8,12 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from horovod._common import session as _session
+from horovod._common.gradient_options import Options
 from horovod._common.session import *  # noqa: F403
 from horovod._common.session import Average, handle_average_backwards_compatibility
 from horovod._keras import private, saving
 from horovod._keras.checks import require_tensorflow_backend, tolerate_old_compile_argument
 from horovod._keras.optimizer import create_distributed_optimizer
-from horovod._keras.options import Options
 from horovod._keras.tensorflow import BACKEND
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression, Compressor

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import socket
 import struct
 from collections.abc import Collection
 
-__all__ = ["ipv4_addresses", "is_loopback"]
+__all__ = ["addresses_by_interface", "ipv4_addresses", "is_loopback"]
 
 _SIOCGIFADDR = 0x8915
 _DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)  # nothing is sent to it: the kernel only chooses a route
@@ -18,20 +19,22 @@ def is_loopback(address: str) -> bool:
     return address.startswith("127.")
 
 
-def _address_of(probe: socket.socket, name: str) -> str | None:
-    try:
-        found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-    except OSError:
-        return None  # it has no IPv4 address
-    return socket.inet_ntoa(found[20:24])
+def addresses_by_interface() -> dict[str, str]:
+    """The IPv4 address of each network interface that has one."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has none
+                answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                found[name] = socket.inet_ntoa(answer[20:24])
+    return found
 
 
-def _by_default_route(probe: socket.socket) -> str | None:
-    try:
+def _by_default_route() -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         probe.connect(_DOCUMENTATION_ADDRESS)
-    except OSError:
-        return None
-    return str(probe.getsockname()[0])
+        return str(probe.getsockname()[0])
+    return None
 
 
 def ipv4_addresses(nics: Collection[str] | None = None) -> dict[str, str]:
@@ -39,10 +42,7 @@ def ipv4_addresses(nics: Collection[str] | None = None) -> dict[str, str]:
 
     `nics`: the names of the interfaces to list; None for all. ValueError if none of them exists and has an address.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        found = {name: _address_of(probe, name) for _, name in socket.if_nameindex()}
-        first = _by_default_route(probe)
-    known = {name: address for name, address in found.items() if address is not None}
+    known, first = addresses_by_interface(), _by_default_route()
     chosen = {name: address for name, address in known.items() if not nics or name in nics}
     if not chosen:
         wanted = f"of the interfaces {sorted(nics)}" if nics else "interface"
