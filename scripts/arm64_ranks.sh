@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 packages=build/arm64-python
 python=/usr/bin/python3
 # With what they need, since pip would read the conditions of dependencies for this machine.
-wanted=(torch==2.8.0 numpy typing_extensions sympy mpmath networkx jinja2 markupsafe fsspec filelock cloudpickle
+wanted=(torch==2.10.0 numpy typing_extensions sympy mpmath networkx jinja2 markupsafe fsspec filelock cloudpickle
   pytest pluggy iniconfig packaging pygments)
 platforms=()
 for platform in manylinux_2_{35,28,27,17} manylinux2014; do platforms+=(--platform "${platform}_aarch64"); done
