@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 export HVD_ARM64_ROOT=${HVD_ARM64_ROOT:-$PWD/build/arm64-root}
 host_packages=(qemu-user-static g++-aarch64-linux-gnu debootstrap debian-archive-keyring)
 packages=(libgloo-dev libuv1-dev libboost-dev libssl-dev libyaml-cpp-dev libhwloc-dev libspdlog-dev nlohmann-json3-dev
-  catch2 libstdc++-12-dev procps python3-dev)
+  catch2 libstdc++-12-dev procps gcc python3-dev)
 
 if [ "$(uname -m)" = aarch64 ]; then
   echo "This machine has the processor: \`make test\` runs everything." >&2
