@@ -56,7 +56,32 @@ wire::Report request(bool again) {
   return report;
 }
 
-// Uses a tensor twice, and allocation `number` of the engine fails at the first or second time. False: there are fewer.
+// Gives the engine a message, in which its allocation `number` fails; below 0: none does. False: there are fewer.
+bool tell(Rank& rank, int from, const Bytes& message, int number) {
+  bool has_failed = false;
+  Event handled;
+  rank.engine.loop().post([&] {
+    allowed = number;
+    rank.engine.on_control_message(from, message);
+    has_failed = number >= 0 && allowed < 0;
+    allowed = -1;
+    handled.set();
+  });
+  REQUIRE(handled.wait_for(kLimit));
+  return has_failed;
+}
+
+// What can do without, as a record of the end, may fail unseen.
+void check_end(Rank& rank, const HandlePtr& handle, StatusCode expected, bool has_failed) {
+  REQUIRE(handle->wait_for(kLimit));
+  const StatusCode code = handle->status().code();
+  if (code == expected) return;
+  CHECK(has_failed);
+  CHECK(code == StatusCode::kPeerLost);
+  CHECK(rank.engine.stopped().is_set());
+}
+
+// A tensor is used twice, and the memory ends at one of the times.
 bool fails(int own, bool in_second, int number) {
   INFO("rank " << own << ", use " << 1 + in_second << ", allocation " << number);
   std::vector<float> data(1);
@@ -66,27 +91,34 @@ bool fails(int own, bool in_second, int number) {
     const auto handle = rank.table.add(test::allreduce(kName, data));
     REQUIRE(handle.is_ok());
     if (own == 1) rank.engine.notify();
-    bool has_failed = false;
-    Event handled;
     const Bytes message = own == 0 ? wire::encode(request(again)) : wire::encode(release(again));
-    rank.engine.loop().post([&] {
-      allowed = again == in_second ? number : -1;
-      rank.engine.on_control_message(1 - own, message);
-      has_failed = again == in_second && allowed < 0;
-      allowed = -1;
-      handled.set();
-    });
-    REQUIRE(handled.wait_for(kLimit));
-    REQUIRE(handle.value()->wait_for(kLimit));
-    const Status status = handle.value()->status();
-    if (!status.is_ok()) {
-      REQUIRE(has_failed);
-      CHECK(status.code() == StatusCode::kPeerLost);
-      CHECK(rank.engine.stopped().is_set());
-    }
-    if (again == in_second) return has_failed;  // what can do without, as a record of the end, may fail unseen
+    const bool has_failed = tell(rank, 1 - own, message, again == in_second ? number : -1);
+    check_end(rank, handle.value(), StatusCode::kOk, has_failed);
+    if (again == in_second) return has_failed;
   }
   return false;
+}
+
+bool change_fails(int number) {
+  INFO("allocation " << number);
+  Rank rank(1, 2);
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  wire::SetChange change;
+  change.kind = wire::SetChange::Kind::kRemove;
+  change.set_id = 7;
+  const auto handle = rank.changes.add(change);
+  REQUIRE(handle.is_ok());
+  rank.engine.notify();
+  wire::SetDecision refused;
+  refused.kind = change.kind;
+  refused.error = StatusCode::kInvalidArgument;
+  refused.error_message = kName;
+  wire::Decision decision;
+  decision.sequence = 1;
+  decision.items.emplace_back(refused);
+  const bool has_failed = tell(rank, 0, wire::encode(decision), number);
+  check_end(rank, handle.value(), StatusCode::kInvalidArgument, has_failed);
+  return has_failed;
 }
 
 TEST_CASE("Wherever an engine gets no memory, nothing waits for ever", "[engine]") {
@@ -94,6 +126,12 @@ TEST_CASE("Wherever an engine gets no memory, nothing waits for ever", "[engine]
   const bool in_second = GENERATE(false, true);
   int number = 0;
   while (fails(own, in_second, number)) ++number;
+  CHECK(number > 5);
+}
+
+TEST_CASE("Nor do changes of process sets", "[engine]") {
+  int number = 0;
+  while (change_fails(number)) ++number;
   CHECK(number > 5);
 }
 
