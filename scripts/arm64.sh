@@ -49,11 +49,11 @@ if [ ! -d "$HVD_ARM64_ROOT" ]; then
   scripts/progress.sh "A Debian for arm64" debootstrap --arch=arm64 --variant=minbase bookworm "$new"
   mv "$new" "$HVD_ARM64_ROOT"
 fi
-if [ "$(cat "$HVD_ARM64_ROOT.packages" 2>/dev/null)" != "${packages[*]}" ]; then
+if [ "$(cat "$HVD_ARM64_ROOT/etc/hvd-packages" 2>/dev/null)" != "${packages[*]}" ]; then
   # By apt-get: debootstrap takes the first of several packages that would do, also where it is one that does not exist.
   scripts/progress.sh "Packages for arm64" unshare --root="$HVD_ARM64_ROOT" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${packages[@]}"
-  echo "${packages[*]}" >"$HVD_ARM64_ROOT.packages"
+  echo "${packages[*]}" >"$HVD_ARM64_ROOT/etc/hvd-packages"
 fi
 [ -s "$HVD_ARM64_ROOT/etc/hosts" ] || echo "127.0.0.1 localhost" >"$HVD_ARM64_ROOT/etc/hosts"  # a small Debian has none
 mount_in "$HVD_ARM64_ROOT"

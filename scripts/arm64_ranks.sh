@@ -13,10 +13,10 @@ platforms=()
 for platform in manylinux_2_{35,28,27,17} manylinux2014; do platforms+=(--platform "${platform}_aarch64"); done
 pip=(.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --target "$packages" "${platforms[@]}"
   --only-binary :all: --python-version "$(basename "$HVD_ARM64_ROOT"/usr/include/python3.* | tr -dc '0-9.')")
-if [ "$(cat "$packages.wanted" 2>/dev/null)" != "${wanted[*]}" ]; then
+if [ "$(cat "$packages/.wanted" 2>/dev/null)" != "${wanted[*]}" ]; then
   rm -rf "$packages"
   scripts/progress.sh "Python packages for arm64" "${pip[@]}" "${wanted[@]}"
-  echo "${wanted[*]}" >"$packages.wanted"
+  echo "${wanted[*]}" >"$packages/.wanted"
 fi
 "${pip[@]}" --upgrade "$(ls -1t dist/horovod_gloo-*_aarch64.whl | head -1)"
 export PYTHONPATH=$PWD/$packages

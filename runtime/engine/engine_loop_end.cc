@@ -88,13 +88,16 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   HVD_LOG(kInfo, "lost", log_field("what", text));
 }
 
-// What was under way is half done, and is not touched again: nothing is reported but this.
+// What was under way is half done, and is not touched again: nothing is reported but this. Decisions that the
+// coordinator has numbered may be lost, here or on the way to a child, so that it is no decision of the coordinator on
+// rank 0 either.
 void EngineLoop::out_of_memory() {
   const std::string why = "its thread hvd-engine got no more memory (std::bad_alloc)";
-  if (is_root()) return report_lost(own_rank(), why);
-  wire::Report report;
-  report.lost_ranks.push_back({own_rank(), why});
-  send(tree().parent(own_rank()), wire::encode(report));
+  if (!is_root()) {
+    wire::Report report;
+    report.lost_ranks.push_back({own_rank(), why});
+    send(tree().parent(own_rank()), wire::encode(report));
+  }
   deliver(negotiation::make_abort(own_rank(), why));
 }
 

@@ -76,7 +76,7 @@ void Executor::reap(std::uint64_t context_id) {
   backends_.erase(context_id);
 }
 
-void Executor::complete_small(std::span<const negotiation::OwnResponse> ops) {
+void Executor::complete_small(std::span<const negotiation::OwnResponse> ops) try {
   if (ops.empty()) return;
   const std::vector<PendingOperationPtr> done = table_.start(ops);
   const TimePoint now = SteadyClock::now();
@@ -90,6 +90,9 @@ void Executor::complete_small(std::span<const negotiation::OwnResponse> ops) {
     done[i]->handle.state().output_shape = response.shape;
   }
   table_.complete(done, Status::ok());
+} catch (const std::bad_alloc&) {  // no lane has them: they end with the session
+  table_.put_back(ops);
+  throw;
 }
 
 bool Executor::complete_without_data(const negotiation::OwnResponse& op) {

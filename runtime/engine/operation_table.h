@@ -120,7 +120,8 @@ class OperationTable {
   HandlePtr store(PendingOperationPtr pending, TimePoint now) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending, bool is_well, TimePoint now) HVD_REQUIRES(mutex_);
-  void finish(PendingOperation& pending, const Status& status, TimePoint now) HVD_EXCLUDES(mutex_);
+  // Must not fail: it is in the table no more, and nothing else would end it.
+  void finish(PendingOperation& pending, const Status& status, TimePoint now) noexcept HVD_EXCLUDES(mutex_);
   void finish_later(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
 
   void check_engine() const { HVD_DCHECK(engine_.is_current(), "only hvd-engine drains the table of operations"); }

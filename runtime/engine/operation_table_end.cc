@@ -1,4 +1,5 @@
 // How operations leave the table: one by one as they complete, or all at once when the session ends.
+#include <new>
 #include <span>
 #include <utility>
 
@@ -18,12 +19,15 @@ bool OperationTable::forget(const PendingOperation& pending, bool is_well, TimeP
   return true;
 }
 
-void OperationTable::finish(PendingOperation& pending, const Status& status, TimePoint now) {
+void OperationTable::finish(PendingOperation& pending, const Status& status, TimePoint now) noexcept {
   Operation& operation = pending.operation;
-  recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
-                   operation.process_set, operation.name, now);
-  recorder_.timeline().ended(operation.op, operation.process_set, operation.name, operation.input.dtype,
-                             pending.handle.state().output_shape, status);
+  try {
+    recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
+                     operation.process_set, operation.name, now);
+    recorder_.timeline().ended(operation.op, operation.process_set, operation.name, operation.input.dtype,
+                               pending.handle.state().output_shape, status);
+  } catch (const std::bad_alloc&) {  // who waits for it does so for its end, not for a record of that
+  }
   if (recorder_.ranges().is_active()) recorder_.ranges().end(operation.op, pending.range);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;

@@ -63,7 +63,7 @@ std::vector<DecisionRouter::Outgoing> DecisionRouter::route(const wire::Decision
     concerned.push_back(std::visit(ItemRouter{*this}, item));
     children |= concerned.back();
   }
-  const bool is_numbered = decision.sequence != 0;  // else the decision of a node that lost its parent
+  const bool is_numbered = decision.sequence != 0;  // else a node without parent or memory has decided by itself
   for (std::size_t i = 0; is_numbered && i < children_.size(); ++i) sent_[i] += children >> i & 1;
   for (const Share& share : split(children, concerned)) {
     out.push_back(pack(decision, concerned, is_numbered ? share : Share{share.children, 0}));

@@ -1,0 +1,139 @@
+// An engine whose memory ends at any one of its allocations.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "runtime/wire/codec.h"
+#include "test/runtime/engine/lone_engine.h"
+
+namespace {
+
+thread_local int allowed = -1;  // allocations of this thread before one fails; below 0: all
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (allowed >= 0 && allowed-- == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace hvd::engine {
+namespace {
+
+constexpr Millis kLimit{5000};
+
+const std::string kName = "a name that is too long to lie in a string itself";
+
+wire::Decision release(bool again) {
+  wire::Decision decision;
+  decision.sequence = again ? 2 : 1;
+  if (again) {
+    decision.items.emplace_back(wire::CacheHit{wire::CacheBit{1}, std::string(4, '\0')});
+    return decision;
+  }
+  wire::Response response;
+  response.name = kName;
+  response.shape = {1};
+  response.bit = wire::CacheBit{1};
+  decision.items.emplace_back(response);
+  return decision;
+}
+
+wire::Report request(bool again) {
+  wire::Report report;
+  if (again) {
+    report.ready_tensors.push_back({wire::CacheBit{1}, std::string(4, '\0')});
+    return report;
+  }
+  wire::Request request;
+  request.rank = 1;
+  request.name = kName;
+  request.shape = {1};
+  report.requests.emplace_back(request);
+  return report;
+}
+
+// Gives the engine a message, in which its allocation `number` fails; below 0: none does. False: there are fewer.
+bool tell(Rank& rank, int from, const Bytes& message, int number) {
+  bool has_failed = false;
+  Event handled;
+  rank.engine.loop().post([&] {
+    allowed = number;
+    rank.engine.on_control_message(from, message);
+    has_failed = number >= 0 && allowed < 0;
+    allowed = -1;
+    handled.set();
+  });
+  REQUIRE(handled.wait_for(kLimit));
+  return has_failed;
+}
+
+// What can do without, as a record of the end, may fail unseen.
+void check_end(Rank& rank, const HandlePtr& handle, StatusCode expected, bool has_failed) {
+  REQUIRE(handle->wait_for(kLimit));
+  const StatusCode code = handle->status().code();
+  if (code == expected) return;
+  CHECK(has_failed);
+  CHECK(code == StatusCode::kPeerLost);
+  CHECK(rank.engine.stopped().is_set());
+}
+
+// A tensor is used twice, and the memory ends at one of the times.
+bool fails(int own, bool in_second, int number) {
+  INFO("rank " << own << ", use " << 1 + in_second << ", allocation " << number);
+  std::vector<float> data(1);
+  Rank rank(own, 2);
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  for (const bool again : {false, true}) {
+    const auto handle = rank.table.add(test::allreduce(kName, data));
+    REQUIRE(handle.is_ok());
+    if (own == 1) rank.engine.notify();
+    const Bytes message = own == 0 ? wire::encode(request(again)) : wire::encode(release(again));
+    const bool has_failed = tell(rank, 1 - own, message, again == in_second ? number : -1);
+    check_end(rank, handle.value(), StatusCode::kOk, has_failed);
+    if (again == in_second) return has_failed;
+  }
+  return false;
+}
+
+bool change_fails(int number) {
+  INFO("allocation " << number);
+  Rank rank(1, 2);
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  wire::SetChange change;
+  change.kind = wire::SetChange::Kind::kRemove;
+  change.set_id = 7;
+  const auto handle = rank.changes.add(change);
+  REQUIRE(handle.is_ok());
+  rank.engine.notify();
+  wire::SetDecision refused;
+  refused.kind = change.kind;
+  refused.error = StatusCode::kInvalidArgument;
+  refused.error_message = kName;
+  wire::Decision decision;
+  decision.sequence = 1;
+  decision.items.emplace_back(refused);
+  const bool has_failed = tell(rank, 0, wire::encode(decision), number);
+  check_end(rank, handle.value(), StatusCode::kInvalidArgument, has_failed);
+  return has_failed;
+}
+
+TEST_CASE("Wherever an engine gets no memory, nothing waits for ever", "[engine]") {
+  const int own = GENERATE(0, 1);
+  const bool in_second = GENERATE(false, true);
+  int number = 0;
+  while (fails(own, in_second, number)) ++number;
+  CHECK(number > 5);
+}
+
+TEST_CASE("Nor do changes of process sets", "[engine]") {
+  int number = 0;
+  while (change_fails(number)) ++number;
+  CHECK(number > 5);
+}
+
+}  // namespace
+}  // namespace hvd::engine
