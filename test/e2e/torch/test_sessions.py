@@ -42,6 +42,18 @@ def test_a_hundred_sessions_take_less_than_ten_seconds(sets: str, horovodrun: An
     assert max(took) < LIMIT_S
 
 
+def test_a_rank_that_gives_other_sets_fails_the_job_in_words(horovodrun: Any) -> None:
+    job = horovodrun(
+        2,
+        "-c",
+        "import horovod.torch as hvd, os\n"
+        "hvd.init(process_sets=[hvd.ProcessSet([0])] if os.environ['HOROVOD_RANK'] == '0' else None)",
+    )
+    assert job.code == 1, job.text
+    assert job.err.count("ValueError") >= 1
+    assert "rank 0 gave 1 process set, rank 1 gave 0 process sets" in job.err
+
+
 @pytest.mark.parametrize("call", ["hvd.add_process_set([0])", "hvd.remove_process_set(some)", "hvd.join()"])
 def test_a_rank_that_dies_is_named_to_those_that_wait_for_all(call: str, horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "dies.py"
