@@ -88,10 +88,6 @@ function(hvd_add_test name)
   endif()
   if(CMAKE_CROSSCOMPILING)  # and so emulated
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 4")
-  elseif(HVD_SANITIZE STREQUAL "thread")
-    # Its memory is mapped and unmapped with interrupts of the other cores, which are slow in some hours of a virtual
-    # machine: engine_hosts_test took 111 s in one, half of its processor time in the kernel.
-    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_options ${ARG_LIBS} hvd_catch_main)

@@ -33,6 +33,17 @@ class ConnectingBackend final : public collectives::CollectiveBackend {
   const Event& given_up_;
 };
 
+// Lets "x" go.
+wire::Decision first_decision() {
+  wire::Decision decision;
+  decision.sequence = 1;
+  wire::Response response;
+  response.name = "x";
+  response.shape = {1};
+  decision.items.emplace_back(response);
+  return decision;
+}
+
 TEST_CASE("The end of a session does not wait for a lane that connects", "[engine]") {
   Event started;
   Event given_up;
@@ -46,13 +57,7 @@ TEST_CASE("The end of a session does not wait for a lane that connects", "[engin
   const auto handle = rank.table.add(test::allreduce("x", data));
   REQUIRE(handle.is_ok());
   rank.engine.notify();
-  wire::Decision decision;
-  decision.sequence = 1;
-  wire::Response response;
-  response.name = "x";
-  response.shape = {1};
-  decision.items.emplace_back(response);
-  rank.engine.loop().post([&] { rank.engine.on_control_message(0, wire::encode(decision)); });
+  rank.engine.loop().post([&] { rank.engine.on_control_message(0, wire::encode(first_decision())); });
   REQUIRE(started.wait_for(Millis(20000)));
   rank.engine.force_stop({wire::Stop::Kind::kShutdown, 0, "enough"});
   rank.engine.stopped().wait();
@@ -72,19 +77,13 @@ TEST_CASE("A rank whose engine gets no memory is lost to all", "[engine]") {
   const auto handle = rank.table.add(test::allreduce("x", data));
   REQUIRE(handle.is_ok());
   rank.engine.notify();
-  wire::Decision decision;
-  decision.sequence = 1;
-  wire::Response response;
-  response.name = "x";
-  response.shape = {1};
-  decision.items.emplace_back(response);
   wire::Request request;
   request.rank = 1;
   request.name = "x";
   request.shape = {1};
   wire::Report report;
   report.requests.emplace_back(request);
-  const Bytes message = own == 0 ? wire::encode(report) : wire::encode(decision);
+  const Bytes message = own == 0 ? wire::encode(report) : wire::encode(first_decision());
   rank.engine.loop().post([&] { rank.engine.on_control_message(1 - own, message); });
   REQUIRE(rank.engine.stopped().wait_for(Millis(20000)));
   CHECK(handle.value()->status().code() == StatusCode::kPeerLost);
