@@ -1,17 +1,19 @@
-"""`python -m horovod.bench gpu`; see horovod.bench.gpu."""
+"""`python -m horovod.bench gpu` and `network`; see horovod.bench.gpu and horovod.bench.network."""
 
 from __future__ import annotations
 
 import sys
 
-from horovod.bench import gpu
+from horovod.bench import gpu, network
+
+_PROGRAMS = {"gpu": gpu.main, "network": network.main}
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["gpu"]:
-        return gpu.main(arguments[1:])
+    if arguments and arguments[0] in _PROGRAMS:
+        return _PROGRAMS[arguments[0]](arguments[1:])
     given = f"not {arguments[0]!r}" if arguments else "as the first argument"
-    print(f"horovod.bench: expected gpu, {given}: python -m horovod.bench gpu --help", file=sys.stderr)
+    print(f"horovod.bench: expected gpu or network, {given}: python -m horovod.bench gpu --help", file=sys.stderr)
     return 2
 
 

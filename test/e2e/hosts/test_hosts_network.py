@@ -96,6 +96,20 @@ def test_more_connections_are_used_where_the_network_bounds_each(
         assert len(between) == 1 + 4, between
 
 
+def test_the_bench_of_the_network_names_a_slow_host(network: Network, start_on: StartOn) -> None:
+    b, c = network.hosts["b"], network.hosts["c"]
+    bench = ("-m", "horovod.bench", "network", "--message=1M", "--sizes=4", "--gradients=1M", "--seconds=0.05")
+    with network.slow({b: limit_all(b.interface, 0.1)}):
+        job = start_on(c, "-np", "4", "-H", "a:2,b:1,c:1", sys.executable, *bench)
+        assert job.wait(PATIENCE_S * 2) == 0, job
+    lines = job.lines("[0]<stdout>:")
+    assert lines[0] == "# ranks: 4 on a 2, b 1, c 1"
+    links = re.findall(r"^ +(\w -> \w|inside \w) +\d", "\n".join(lines), re.MULTILINE)
+    assert sorted(links) == ["a -> b", "a -> c", "b -> a", "b -> c", "c -> a", "c -> b", "inside a"]
+    slow = {line.split(": ")[1] for line in lines if line.startswith("slow: ")}
+    assert slow >= {"b -> a", "b -> c"}, job  # another one where the processors are busy: it really is slow then
+
+
 def test_interfaces_may_have_another_name_on_every_host(network: Network, start_on: StartOn) -> None:
     a, b, c = network.hosts.values()
     names = f"{a.interface},{b.interface},{c.interface}"

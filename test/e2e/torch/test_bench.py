@@ -57,6 +57,23 @@ def test_bench_measures_all_operations_and_writes_them_as_json(horovodrun: Any, 
     assert heads == ["# default: 2 ranks on cpu", "# async completion: 2 ranks on cpu"]
 
 
+def test_bench_of_the_network_writes_json_where_two_ranks_are_all(horovodrun: Any, tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    few = ("--message=1K", "--sizes=4,1K", "--gradients=4K", "--step-ms=10", "--seconds=0.01")
+    job = horovodrun(2, "-m", "horovod.bench", "network", *few, f"--json={file}")
+    assert job.code == 0, job.text
+    figures = json.loads(file.read_text())
+    assert (figures["ranks"], figures["message_bytes"], figures["gradients_bytes"]) == (2, 1024, 4096)
+    assert list(figures["hosts"].values()) == [2]
+    (link,), (host,) = figures["links"], figures["hosts"]
+    assert (link["from"], link["to"]) == (host, host)
+    assert link["small_us"] > 0
+    assert [row["bytes"] for row in figures["allreduce"]] == [4, 1024]
+    (step,) = figures["steps"]
+    assert step["worst_ms"] == pytest.approx(10 + figures["gradients_ms"], abs=0.01)
+    assert "slow" not in job.out
+
+
 # The user's environment says the opposite of what is asked for.
 @pytest.mark.parametrize(
     ("users", "program", "expected"),

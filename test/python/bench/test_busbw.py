@@ -37,7 +37,7 @@ def test_sizes_are_a_range_or_a_list() -> None:
 def test_what_cannot_be_measured_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch")
     assert program.main(["cpu"]) == 2
-    assert "expected gpu, not 'cpu'" in capsys.readouterr().err
+    assert "expected gpu or network, not 'cpu'" in capsys.readouterr().err
     assert program.main(["gpu", "--operations", "allreduce,gather"]) == 2
     assert "operations gather: expected allreduce, allgather" in capsys.readouterr().err
     if not torch.cuda.is_available():
