@@ -8,6 +8,7 @@ the least and at the most. Several pairs are measured at a time, but no host is 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import socket
@@ -74,18 +75,17 @@ class Network:
     def allreduce_s(self, size: int, process_set_id: int = 0) -> float:
         """Seconds of an allreduce of `size` bytes, at the slowest rank of the set."""
         array = self._np.zeros(max(size // 4, 1), self._np.float32)
-        own = self._median_s(
-            lambda: self._reduce(array, "bench.sum", self._session.Sum, process_set_id), process_set_id
-        )
-        return self._slowest(own, process_set_id)
+        reduce = functools.partial(self._reduce, array, "bench.sum", self._session.Sum, process_set_id)
+        return self._slowest(self._median_s(reduce, process_set_id), process_set_id)
 
     def links(self, message: int) -> list[Link]:
         """Of each pair of hosts both directions, then of each host that has two ranks."""
-        first = {host: rank for rank, host in reversed(list(enumerate(self.host_of)))}
-        hosts = list(dict.fromkeys(self.host_of))
-        rounds = [[(first[hosts[a]], first[hosts[b]]) for a, b in pairs] for pairs in rounds_of(len(hosts))]
-        others = {host: rank for rank, host in reversed(list(enumerate(self.host_of))) if rank != first[host]}
-        rounds.append([(first[host], rank) for host, rank in others.items()])
+        ranks_on: dict[str, list[int]] = {}
+        for rank, host in enumerate(self.host_of):
+            ranks_on.setdefault(host, []).append(rank)
+        hosts = list(ranks_on)
+        rounds = [[(ranks_on[hosts[a]][0], ranks_on[hosts[b]][0]) for a, b in pairs] for pairs in rounds_of(len(hosts))]
+        rounds.append([(ranks[0], ranks[1]) for ranks in ranks_on.values() if len(ranks) > 1])
         found = [link for pairs in rounds for link in self._measure_at_once(pairs, message)]
         return sorted(found, key=lambda link: (link.is_inside, hosts.index(link.source), hosts.index(link.target)))
 
@@ -108,10 +108,8 @@ class Network:
         array = self._np.zeros(message, self._np.uint8)
         found = []
         for source, target in (pair, pair[::-1]):
-            took = self._median_s(
-                lambda root=source: self._arrays.broadcast_([array], ["bench.message"], root, process_set_id),
-                process_set_id,
-            )
+            send = functools.partial(self._arrays.broadcast_, [array], ["bench.message"], source, process_set_id)
+            took = self._median_s(send, process_set_id)
             link = Link(self.host_of[source], self.host_of[target], small_us, message / took)
             if target == self._session.rank() and (target == pair[1] or not link.is_inside):
                 found.append(link)
@@ -171,7 +169,7 @@ def measure(options: argparse.Namespace, show: Callable[[str], None]) -> dict[st
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     try:
-        from horovod._common import session
+        from horovod._common import array_objects, session  # noqa: F401  numpy, too
     except ImportError as missing:
         print(f"horovod.bench network: {missing}", file=sys.stderr)
         return 1
