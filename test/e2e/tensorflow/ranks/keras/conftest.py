@@ -28,5 +28,6 @@ if not KERAS_3:
     def young_iterators() -> Iterator[None]:
         """fit() of Keras 2 leaves iterators of tf.data in reference cycles. To free one may take TensorFlow 2.16 as long as
         it has lived, up to a minute each (docs/api/tensorflow.md), so they are freed at once."""
+        gc.freeze()  # what is there already need not be looked through
         yield
         gc.collect()
