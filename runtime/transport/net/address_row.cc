@@ -16,7 +16,7 @@ constexpr std::size_t kMinEndpointSize = 4 + 4 + 2 + 4;  // an address, its leng
 HostIdentity HostIdentity::of_this_process() {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, sizeof(name) - 1);
-  return {name, boot_id(), link_target("/proc/self/ns/net"), link_target("/proc/self/ns/pid")};
+  return {name, hvd::boot_id(), link_target("/proc/self/ns/net"), link_target("/proc/self/ns/pid")};
 }
 
 Bytes AddressRow::encode() const {
