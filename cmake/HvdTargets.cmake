@@ -78,11 +78,16 @@ function(hvd_one_thread name)
   endif()
 endfunction()
 
-# hvd_add_test(<name> SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...] [READS_SOURCE_DIR a_test.cc ...]
-#              [ONE_THREAD])
-# One Catch2 program per test folder. The labels say what it needs; `unit` has no ports, no sleeps and no order.
+# hvd_add_test(<name> [FOLDER folder] SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...]
+#              [READS_SOURCE_DIR a_test.cc ...] [ONE_THREAD])
+# One Catch2 program per test folder, named by the folder itself or, with FOLDER, by the one above. The labels say what it
+# needs; `unit` has no ports, no sleeps and no order.
 function(hvd_add_test name)
-  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT" "SOURCES;LIBS;LABELS;READS_SOURCE_DIR" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "FOLDER;TIMEOUT" "SOURCES;LIBS;LABELS;READS_SOURCE_DIR" ${ARGN})
+  if(ARG_FOLDER)
+    list(TRANSFORM ARG_SOURCES PREPEND "${ARG_FOLDER}/")
+    list(TRANSFORM ARG_READS_SOURCE_DIR PREPEND "${ARG_FOLDER}/")
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -92,8 +97,11 @@ function(hvd_add_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_options ${ARG_LIBS} hvd_catch_main)
   # Only the files that read beside themselves know where they lie: the others compile to the same anywhere.
-  set_source_files_properties(${ARG_READS_SOURCE_DIR} PROPERTIES
-    COMPILE_DEFINITIONS HVD_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  foreach(source IN LISTS ARG_READS_SOURCE_DIR)
+    cmake_path(GET source PARENT_PATH folder)
+    set_source_files_properties("${source}" PROPERTIES
+      COMPILE_DEFINITIONS HVD_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
+  endforeach()
   if(HVD_SANITIZE MATCHES "undefined")
     # A fifth of the compile time, and no use in a test: what these find there, AddressSanitizer finds too.
     target_compile_options(${name} PRIVATE -fno-sanitize=null,alignment,object-size,vptr)

@@ -27,7 +27,7 @@
 #include "launcher/job/result_channel.h"
 #include "launcher/join/join_main.h"
 #include "launcher/plan/job_plan.h"
-#include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/config/env_reader.h"
 

@@ -1,20 +1,15 @@
 #include "starters/announcement.h"
 
-#include <string.h>
-
 #include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::starters {
 namespace {
 
 constexpr std::string_view kMagic = "hvd2.";
 constexpr int kMaxSize = 1 << 20;
-
-void wipe(Bytes& bytes) {
-  if (!bytes.empty()) explicit_bzero(bytes.data(), bytes.size());  // data() of none may be null
-}
 
 std::string encode_all(const Announcement& announcement) {
   ByteWriter out;
@@ -42,11 +37,6 @@ Result<Announcement> decode_bytes(ByteSpan bytes) {
 }
 
 }  // namespace
-
-void wipe(std::string& text) {
-  explicit_bzero(text.data(), text.size());
-  text.clear();
-}
 
 std::string encode(Announcement announcement) {
   for (;;) {

@@ -27,7 +27,4 @@ std::string encode(Announcement announcement);
 // Bytes that may be hostile; the error does not repeat them.
 Result<Announcement> decode_announcement(std::string_view text);
 
-// Overwrites what it says, and empties it.
-void wipe(std::string& text);
-
 }  // namespace hvd::starters

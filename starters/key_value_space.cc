@@ -1,6 +1,6 @@
 #include "starters/key_value_space.h"
 
-#include "starters/announcement.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::starters {
 

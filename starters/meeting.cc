@@ -10,6 +10,7 @@
 #include "runtime/base/socket_io.h"
 #include "runtime/base/split.h"
 #include "runtime/base/thread.h"
+#include "runtime/base/wipe.h"
 #include "runtime/transport/net/route.h"
 #include "runtime/transport/net/sockets.h"
 
@@ -95,8 +96,7 @@ std::jthread late_notice(const std::string& text, Millis after) {
   return start_thread("hvd-late", [text, after](const std::stop_token& stop) {
     transport::Cancel end;
     const std::stop_callback on_end(stop, [&] { end.cancel(); });
-    const Status woken = wait_for_socket(-1, 0, Deadline::after(after), end.fd());
-    if (woken.code() == StatusCode::kTimeout) HVD_LOG(kWarning, text);
+    if (pause_for(after, Deadline::after(after), end.fd()).is_ok()) HVD_LOG(kWarning, text);
   });
 }
 
@@ -119,9 +119,7 @@ class Meeting::Search {
         last_ = found.is_ok() ? Status::precondition("it is for " + std::to_string(found.value().size) + " ranks")
                               : found.status();
       }
-      const auto until = Deadline::at(std::min(deadline_.when(), SteadyClock::now() + kPause));
-      Status woken = wait_for_socket(-1, 0, until, wake_fd_);
-      if (woken.code() != StatusCode::kTimeout) return woken;
+      HVD_RETURN_IF_ERROR(pause_for(kPause, deadline_, wake_fd_));
       if (deadline_.expired()) {
         return Status::timeout("rank 0 does not answer where " + channel.name() + " says: " + last_.message());
       }

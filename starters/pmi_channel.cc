@@ -10,7 +10,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
-#include "starters/announcement.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::starters {
 namespace {

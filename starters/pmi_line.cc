@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "starters/announcement.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::starters {
 

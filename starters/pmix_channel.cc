@@ -16,6 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/base/thread.h"
+#include "runtime/base/wipe.h"
 #include "starters/announcement.h"
 
 namespace hvd::starters {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "runtime/base/socket_io.h"
+#include "runtime/base/wipe.h"
 #include "runtime/crypto/hash.h"
 #include "starters/announcement.h"
 
@@ -136,9 +137,7 @@ Result<std::string> SharedFolder::find(const Deadline& deadline, int wake_fd) {
       return Status::timeout("rank 0 has announced nothing in " + name() + " (" + file_ +
                              "); is it the same on all hosts? HOROVOD_SHARED_DIR names another one");
     }
-    const auto until = Deadline::at(std::min(deadline.when(), SteadyClock::now() + pause));
-    const Status woken = wait_for_socket(-1, 0, until, wake_fd);
-    if (woken.code() != StatusCode::kTimeout) return woken;
+    HVD_RETURN_IF_ERROR(pause_for(pause, deadline, wake_fd));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "launcher/agent/sweeper.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/wipe.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {
@@ -86,7 +87,7 @@ void Agent::received(ByteSpan bytes) {
     if (status.is_ok()) {
       Frame frame = std::move(*std::move(next).value());
       status = handle(frame);
-      if (!frame.payload.empty()) explicit_bzero(frame.payload.data(), frame.payload.size());
+      wipe(frame.payload);
     }
     if (!status.is_ok()) return fail(status);
   }

@@ -14,6 +14,7 @@
 #include "launcher/agent/sweeper.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/base/failpoint.h"
 

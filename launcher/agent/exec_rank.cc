@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,25 +1,12 @@
 #include <net/if.h>
 #include <sched.h>
 
-#include <fstream>
-#include <iterator>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "launcher/agent/agent.h"
+#include "runtime/base/input_file.h"
 
 namespace hvd::launcher {
-namespace {
-
-std::optional<std::string> content_of(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-}  // namespace
-
 HostFacts facts_of_this_host() {
   HostFacts facts;
   const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(),

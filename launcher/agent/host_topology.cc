@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/input_file.h"
 #include "runtime/base/split.h"
 
 namespace hvd::launcher {
@@ -43,11 +43,6 @@ int node_of(hwloc_topology_t topology, unsigned cpu) {
   return 0;
 }
 
-std::string content_of_file(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return file ? std::string(std::istreambuf_iterator<char>(file), {}) : "";
-}
-
 // Of a line "Device Minor: \t 0".
 std::string value_of(const std::string& text, const std::string& key) {
   const std::size_t at = text.find(key + ":");
@@ -76,9 +71,10 @@ std::vector<ListedGpu> listed_gpus(const std::string& root) {
   std::ranges::sort(folders);  // named by their place on the bus: 0000:3b:00.0
   std::vector<ListedGpu> gpus;
   for (const std::filesystem::path& folder : folders) {
-    const std::string text = content_of_file(folder / "information");
+    const std::string text = content_of(folder / "information").value_or("");
     if (!may_open(root, value_of(text, "Device Minor"))) continue;
-    std::string near = content_of_file(root + "/sys/bus/pci/devices/" + folder.filename().string() + "/local_cpulist");
+    const std::string device = root + "/sys/bus/pci/devices/" + folder.filename().string();
+    std::string near = content_of(device + "/local_cpulist").value_or("");
     while (near.ends_with('\n')) near.pop_back();
     auto cpus = parse_cpu_list(near);
     gpus.push_back({.uuid = value_of(text, "GPU UUID"), .near = cpus.is_ok() ? std::move(cpus).value() : Cpus{}});

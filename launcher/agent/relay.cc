@@ -1,10 +1,10 @@
 #include "launcher/agent/relay.h"
 
-#include <string.h>
-
 #include <utility>
 
+#include "launcher/process/own_process.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 
@@ -75,7 +75,7 @@ Status Relay::launch(int agent, const Frame& frame) {
   message.announces_threads = own.announces_threads;
   Bytes payload = encode(message);
   fleet_.send(agent, FrameType::kLaunch, payload, true);
-  explicit_bzero(payload.data(), payload.size());
+  wipe(payload);
   to_launch_.erase(agent);
   if (to_launch_.empty()) common_.reset();
   return Status::ok();

@@ -1,6 +1,5 @@
 #include "launcher/agent/secret_socket.h"
 
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 namespace {
@@ -110,7 +110,7 @@ class SecretSocket::Client {
     Bytes bytes = out.take();
     // An empty socket buffer takes so little in one piece.
     [[maybe_unused]] const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    explicit_bzero(bytes.data(), bytes.size());
+    wipe(bytes);
   }
 
   SecretSocket& owner_;

@@ -14,6 +14,7 @@
 #include "launcher/binding/binding.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 #include "launcher/protocol/messages.h"
 #include "runtime/crypto/secret.h"
 #include "runtime/loop/timer.h"

@@ -3,9 +3,8 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 
+#include "runtime/base/input_file.h"
 #include "runtime/config/nearest.h"
 #include "runtime/config/parse_value.h"
 
@@ -130,16 +129,8 @@ Status apply_config_text(const std::string& text, std::string_view file, FlagVal
 }
 
 Status apply_config_file(const std::string& path, FlagValues& values, std::vector<std::string>& notices) {
-  const std::string what = "configuration file " + config::quoted(path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::invalid_argument(Status::from_errno(what, errno).message());
-  std::string text(kMaxConfigFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.fail() && !file.eof())) {
-    return Status::invalid_argument(Status::from_errno(what, errno).message());
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxConfigFileBytes) return Status::invalid_argument(what + ": longer than 1 MiB");
+  HVD_ASSIGN_OR_RETURN(const std::string text,
+                       read_input(path, "configuration file " + config::quoted(path), kMaxConfigFileBytes));
   return apply_config_text(text, path, values, notices);
 }
 

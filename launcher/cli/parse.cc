@@ -1,8 +1,6 @@
 #include "launcher/cli/parse.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "launcher/cli/flag_parser.h"
@@ -10,6 +8,7 @@
 #include "launcher/cli/job_flags.h"
 #include "launcher/cli/texts.h"
 #include "launcher/plan/job_plan.h"
+#include "runtime/base/input_file.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"
 
@@ -72,17 +71,6 @@ std::string source_of(const std::string& variable, const FlagValues& values) {
 
 constexpr std::size_t kMaxEnvFileBytes = 4u << 20;
 
-Result<std::string> read_env_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::invalid_argument(Status::from_errno(config::quoted(path), errno).message());
-  std::string text(kMaxEnvFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return Status::invalid_argument(Status::from_errno(config::quoted(path), errno).message());
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxEnvFileBytes) return Status::invalid_argument(config::quoted(path) + ": longer than 4 MiB");
-  return text;
-}
-
 // --tls would win, and whoever wrote the other would not know. `chosen`: by -x and --env-file.
 Status check_tls_agrees(const FlagValues& values, const Variables& chosen) {
   const std::string name(variable_of(flag_row("tls")));
@@ -104,7 +92,7 @@ Result<Variables> variables_of(const FlagValues& values, const config::EnvReader
     for (const auto& [name, value] : variables) (*origins)[name] = origin;
   };
   if (const auto path = values.get<std::string>("env_file")) {
-    const auto text = read_env_file(*path);
+    const auto text = read_input(*path, config::quoted(*path), kMaxEnvFileBytes);
     const Status added = text.is_ok() ? add_variables_of_file(text.value(), *path, env, chosen) : text.status();
     HVD_RETURN_IF_ERROR(added.annotate("--env-file"));
     note(chosen, *path);

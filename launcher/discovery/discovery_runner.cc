@@ -25,7 +25,7 @@ void DiscoveryRunner::start() { is_fixed() ? listed(options_.fixed) : look(); }
 void DiscoveryRunner::look() {
   if (options_.hostfile.empty()) return run_script();
   // A pipe would hold up the loop.
-  Result<std::string> text = read_host_text(options_.hostfile, HostText::kFileOnly);
+  Result<std::string> text = read_host_text(options_.hostfile, InputKind::kFileOnly);
   if (!text.is_ok()) return failed(text.status().message());
   auto hosts = watch_.read(std::move(text).value(), options_.hostfile);
   if (!hosts.is_ok()) return failed(hosts.status().message());

@@ -8,6 +8,7 @@
 
 #include "launcher/doctor/examination.h"
 #include "launcher/hosts/host_list.h"
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {
@@ -20,12 +21,6 @@ constexpr std::size_t kLinesOfError = 8;
 
 double now_of_this_host() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::vector<int> signals_to_end_by(std::uint64_t ignored) {
-  std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP};
-  std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
-  return signals;
 }
 
 // Each job that runs has a rendezvous, which takes one of the ports on this host.
@@ -119,7 +114,7 @@ Doctor::Doctor(MainLoop& loop, CheckConfig config, std::uint64_t ignored)
       config_(std::move(config)),
       at_a_time_(jobs_at_a_time(config_.ports)),
       grace_(loop.get(), [this] { end_all(SIGKILL); }),
-      signals_(loop, signals_to_end_by(ignored), [this](int signal) { signal_received(signal); }) {
+      signals_(loop, without(ignored, {SIGINT, SIGTERM, SIGHUP}), [this](int signal) { signal_received(signal); }) {
   for (const HostSpec& host : config_.hosts) {
     patients_.push_back(std::make_unique<Patient>(*this, host));
   }

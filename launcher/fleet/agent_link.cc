@@ -1,11 +1,11 @@
 #include "launcher/fleet/agent_link.h"
 
 #include <signal.h>
-#include <string.h>
 
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 namespace {
@@ -122,7 +122,7 @@ void AgentLink::send(FrameType type, const Bytes& payload, bool wipe, std::optio
   Bytes frame = encode_frame(type, static_cast<std::uint32_t>(to.value_or(options_.agent)), payload);
   if (options_.joined) {
     options_.joined->write(frame);
-    if (wipe) explicit_bzero(frame.data(), frame.size());
+    if (wipe) hvd::wipe(frame);
   } else if (input_) {
     input_->write(std::move(frame), wipe);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/hosts/host_spec.h"
+#include "runtime/base/input_file.h"
 #include "runtime/base/status.h"
 
 namespace hvd::launcher {
@@ -30,9 +31,8 @@ Result<std::vector<HostSpec>> parse_host_list(std::string_view text);
 // The text of a hostfile: a host per line, blank lines and `#` comments ignored. Errors begin with `<file>:<line>: `.
 Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file);
 
-// Reads a file of at most kMaxHostTextBytes; errors name it as a hostfile. A pipe is waited for, where that may be.
-enum class HostText { kFileOrPipe, kFileOnly };
-Result<std::string> read_host_text(const std::string& path, HostText kind = HostText::kFileOrPipe);
+// Reads a file of at most kMaxHostTextBytes; errors name it as a hostfile.
+Result<std::string> read_host_text(const std::string& path, InputKind kind = InputKind::kFileOrPipe);
 // Reads and parses the file.
 Result<std::vector<HostSpec>> read_hostfile(const std::string& path);
 

@@ -1,12 +1,5 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "launcher/hosts/host_grammar.h"
 #include "launcher/hosts/host_list.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/split.h"
 #include "runtime/config/parse_value.h"
 
@@ -86,32 +79,8 @@ Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_
   return table.hosts();
 }
 
-Result<std::string> read_host_text(const std::string& path, HostText kind) {
-  const std::string what = "hostfile " + config::quoted(path);
-  const bool may_wait = kind == HostText::kFileOrPipe;
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (may_wait ? 0 : O_NONBLOCK)));
-  if (!file.valid()) {
-    const Status error = Status::from_errno(what, errno);
-    return Status::invalid_argument(error.message());
-  }
-  struct stat info{};
-  if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return Status::invalid_argument(what + ": is a directory");
-  }
-  if (!may_wait && !S_ISREG(info.st_mode)) {
-    return Status::invalid_argument(what + ": is no regular file, and only such a file can be read again and again");
-  }
-  std::string text;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::from_errno(what, errno);
-    if (count == 0) break;
-    text.append(buffer, static_cast<std::size_t>(count));
-    if (text.size() > kMaxHostTextBytes) return Status::invalid_argument(what + ": longer than 4 MiB");
-  }
-  return text;
+Result<std::string> read_host_text(const std::string& path, InputKind kind) {
+  return read_input(path, "hostfile " + config::quoted(path), kMaxHostTextBytes, kind);
 }
 
 Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "launcher/job/static_job.h"
+#include "launcher/process/own_process.h"
 #include "runtime/base/failpoint.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 namespace {
@@ -30,13 +32,6 @@ JobTimings timings_of(const LaunchConfig& config) {
   timings.limit = config.timeout;
   if (config.kill_grace) timings.term = timings.interrupt = *config.kill_grace;
   return timings;
-}
-
-// The signals that we act on, without those that we were started to ignore.
-std::vector<int> watched_signals(std::uint64_t ignored) {
-  std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
-  std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
-  return signals;
 }
 
 RankName name_of(const Roster& roster, int number) {
@@ -96,7 +91,8 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, HostGa
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(start.ignored_signals), [this](int signal) { signal_received(signal); }),
+      signals_(loop, without(start.ignored_signals, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}),
+               [this](int signal) { signal_received(signal); }),
       events_(::getpid(),
               plan_.config.events ? [this](const std::string& line) { write_event(line); } : JobEvents::Write()) {
   if (!plan_.config.elastic) return;
@@ -215,7 +211,7 @@ void JobDriver::send_launch_frame(int agent) {
   if (fleet_.is_relayed(agent)) return fleet_.send(agent, FrameType::kLaunchBelow, launch_.launch_below_frame(agent));
   Bytes payload = launch_.launch_frame(agent);
   fleet_.send(agent, FrameType::kLaunch, payload, true);
-  explicit_bzero(payload.data(), payload.size());
+  wipe(payload);
 }
 
 void JobDriver::open_agent(const JobAction& action) {
@@ -268,7 +264,7 @@ void JobDriver::send_input(int slot, ByteSpan bytes) {
   const Incarnation process{.slot = slot, .number = record.incarnation};
   Bytes payload = encode(InputMessage{process, Bytes(bytes.begin(), bytes.end())});
   fleet_.send(record.agent, FrameType::kInput, payload, true);
-  explicit_bzero(payload.data(), payload.size());
+  wipe(payload);
 }
 
 void JobDriver::output_progress() {

@@ -9,6 +9,7 @@
 #include "launcher/job/result_channel.h"
 #include "launcher/join/host_gathering.h"
 #include "launcher/join/sealed_link.h"
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {

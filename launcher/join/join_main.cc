@@ -15,6 +15,7 @@
 #include "launcher/join/sealed_link.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/signal_watcher.h"
 #include "rendezvous/client/connect.h"
 #include "runtime/base/failpoint.h"
@@ -65,8 +66,7 @@ class Joiner {
         say("still waits for a launcher at " + where() + ": " + status.message());
         next_notice += 2 * kNotice;
       }
-      static_cast<void>(
-          wait_for_socket(-1, 0, Deadline::at(std::min(deadline.when(), Deadline::after(kPause).when())), -1));
+      HVD_RETURN_IF_ERROR(pause_for(kPause, deadline, -1));
     }
   }
 
@@ -255,9 +255,7 @@ int join_main(const JoinConfig& config, std::uint64_t ignored) {
     say(status.message());
     return 1;
   }
-  std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-  std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
-  return joiner.serve(signals);
+  return joiner.serve(without(ignored, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
 }
 
 }  // namespace hvd::launcher

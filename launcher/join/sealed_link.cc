@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/internet_address.h"
+#include "runtime/base/wipe.h"
 #include "runtime/config/parse_value.h"
 #include "runtime/crypto/secret_file.h"
 
@@ -156,7 +156,7 @@ void SealedLink::deliver() {
     Bytes& record = *next.value();
     if (record.empty()) continue;
     callbacks_.on_record(record);
-    explicit_bzero(record.data(), record.size());
+    wipe(record);
   }
 }
 

@@ -1,11 +1,10 @@
 #include "launcher/process/byte_pipe.h"
 
-#include <string.h>
-
 #include <memory>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 namespace {
@@ -36,7 +35,8 @@ void PipeReader::start() {
       [](uv_handle_t* raw, std::size_t, uv_buf_t* buffer) {
         auto* self = static_cast<PipeReader*>(raw->data);
         *buffer = self == nullptr ? uv_buf_init(nullptr, 0)
-                                  : uv_buf_init(self->buffer_.data(), static_cast<unsigned>(self->buffer_.size()));
+                                  : uv_buf_init(reinterpret_cast<char*>(self->buffer_.data()),
+                                                static_cast<unsigned>(self->buffer_.size()));
       },
       [](uv_stream_t* raw, ssize_t size, const uv_buf_t*) {
         if (auto* self = static_cast<PipeReader*>(raw->data)) self->received(size);
@@ -46,8 +46,9 @@ void PipeReader::start() {
 void PipeReader::received(ssize_t size) {
   HVD_FAILPOINT("pipe.read");
   if (size > 0) {
-    callbacks_.on_data({reinterpret_cast<const std::uint8_t*>(buffer_.data()), static_cast<std::size_t>(size)});
-    if (wipe_) explicit_bzero(buffer_.data(), static_cast<std::size_t>(size));
+    const auto got = std::span(buffer_).first(static_cast<std::size_t>(size));
+    callbacks_.on_data(got);
+    if (wipe_) wipe(got);
   } else if (size < 0 && !ended_) {
     const auto callback = std::move(callbacks_.on_end);
     close();
@@ -77,7 +78,7 @@ struct PipeWriter::Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request() {
-    if (wipe && !bytes.empty()) explicit_bzero(bytes.data(), bytes.size());
+    if (wipe) hvd::wipe(bytes);
   }
 
   uv_write_t raw{};

@@ -39,7 +39,7 @@ class PipeReader {
 
   UvHandle<uv_pipe_t> handle_;
   Callbacks callbacks_;
-  std::vector<char> buffer_;
+  Bytes buffer_;
   const bool wipe_;
   bool ended_ = false;
   bool paused_ = false;

@@ -1,30 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "launcher/process/main_loop.h"
 #include "launcher/process/shared_fd.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/wipe.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
-
-// What users type or pipe in may be a secret: memory that held it is wiped before it goes back.
-template <typename T>
-struct WipingAllocator {
-  using value_type = T;
-  T* allocate(std::size_t count) { return std::allocator<T>().allocate(count); }
-  void deallocate(T* memory, std::size_t count) {
-    explicit_bzero(memory, count * sizeof(T));
-    std::allocator<T>().deallocate(memory, count);
-  }
-  bool operator==(const WipingAllocator&) const = default;
-};
-using WipedBytes = std::vector<std::uint8_t, WipingAllocator<std::uint8_t>>;
 
 // Reads our stdin as it comes, and only as much as it was allowed to: the rest stays for whoever is next. A terminal
 // that is another's at the moment (we run in the background) is tried again until it is ours. Loop-confined. Requires:
@@ -52,7 +37,7 @@ class InputReader {
   Callbacks callbacks_;
   SharedFd fd_;
   loop::Timer retry_;
-  WipedBytes buffer_;
+  WipedBytes buffer_;  // what users type or pipe in may be a secret
   std::size_t allowed_ = 0;
   bool ended_ = false;
 };

@@ -1,4 +1,4 @@
-#include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -62,6 +62,11 @@ std::uint64_t ignored_signals() {
     if (signal == SIGCHLD || signal == SIGINT || signal == SIGTERM || sigaction(signal, nullptr, &now) != 0) continue;
     if (now.sa_handler == SIG_IGN) signals |= std::uint64_t{1} << signal;
   }
+  return signals;
+}
+
+std::vector<int> without(std::uint64_t ignored, std::vector<int> signals) {
+  std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
   return signals;
 }
 

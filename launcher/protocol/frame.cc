@@ -1,7 +1,5 @@
 #include "launcher/protocol/frame.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -55,12 +53,11 @@ void FrameDecoder::feed(ByteSpan bytes) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
-// Moves what is left to hand out to other memory, and erases it where it was.
+// Moves what is left to hand out to other memory.
 void FrameDecoder::move_to(std::size_t capacity) {
-  Bytes other;
+  WipedBytes other;
   other.reserve(capacity);
   other.assign(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), buffer_.end());
-  if (!buffer_.empty()) explicit_bzero(buffer_.data(), buffer_.size());
   buffer_ = std::move(other);
   at_ = 0;
 }
@@ -86,7 +83,7 @@ Result<std::optional<Frame>> FrameDecoder::next() {
   }
   const ByteSpan payload = rest.subspan(kFrameHeaderBytes, size);
   Frame frame{static_cast<FrameType>(type), agent, Bytes(payload.begin(), payload.end())};
-  explicit_bzero(buffer_.data() + at_, whole);
+  wipe(std::span(buffer_).subspan(at_, whole));
   at_ += whole;
   if (at_ == buffer_.size()) {
     buffer_.clear();

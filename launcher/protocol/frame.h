@@ -5,6 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 
@@ -78,7 +79,7 @@ class FrameDecoder {
  private:
   void move_to(std::size_t capacity);
 
-  Bytes buffer_;
+  WipedBytes buffer_;
   std::size_t at_ = 0;
   Status error_;
 };

@@ -8,6 +8,7 @@
 #include "launcher/process/input_reader.h"
 #include "launcher/process/main_loop.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::launcher {
 

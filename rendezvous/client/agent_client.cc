@@ -1,6 +1,5 @@
 #include "rendezvous/client/agent_client.h"
 
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "runtime/base/failpoint.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -26,13 +26,6 @@ Result<Fd> connect_to_agent(const std::string& name, const Deadline& deadline) {
   return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
                               std::to_string(geteuid()));
 }
-
-// A buffer that held a secret and is wiped when it is destroyed.
-template <std::size_t N>
-struct WipedBuffer {
-  std::array<std::uint8_t, N> bytes{};
-  ~WipedBuffer() { explicit_bzero(bytes.data(), bytes.size()); }
-};
 
 Status send_request(const Fd& fd, std::uint8_t request, std::int32_t rank, const Deadline& deadline,
                     ByteSpan behind = {}) {

@@ -166,9 +166,7 @@ Status Caller::pause(Millis& length, const Deadline& deadline) {
   crypto::random_bytes(jitter);
   const Millis jittered = length / 2 + length * jitter[0] / 255;
   length = std::min(length * 2, kLongestPause);
-  const auto until = Deadline::at(std::min(deadline.when(), SteadyClock::now() + jittered));
-  const Status woken = wait_for_socket(-1, 0, until, wake_.get());
-  return woken.code() == StatusCode::kTimeout ? Status::ok() : woken;
+  return pause_for(jittered, deadline, wake_.get());
 }
 
 std::string seconds_text(SteadyClock::duration span) {

@@ -63,6 +63,12 @@ Status wait_for_socket(int fd, short events, const Deadline& deadline, int wake_
   }
 }
 
+Status pause_for(Millis span, const Deadline& deadline, int wake_fd) {
+  const auto until = Deadline::at(std::min(deadline.when(), SteadyClock::now() + span));
+  const Status woken = wait_for_socket(-1, 0, until, wake_fd);
+  return woken.code() == StatusCode::kTimeout ? Status::ok() : woken;
+}
+
 Status connect_socket(int fd, const sockaddr* address, socklen_t size, const Deadline& deadline, int wake_fd) {
   if (HVD_FAILPOINT_CALL("socket.connect", ::connect(fd, address, size)) == 0) return Status::ok();
   if (errno != EINPROGRESS) return socket_error("connect", errno);
@@ -121,8 +127,7 @@ Result<Fd> connect_to(const AbstractAddress& address, const Deadline& deadline, 
   while (::connect(fd.get(), address.get(), address.size()) != 0) {
     if (errno != EAGAIN) return socket_error("connect", errno);
     if (deadline.expired()) return Status::timeout("the listener is busy");
-    const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
-    if (Status woken = wait_for_socket(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout) return woken;
+    HVD_RETURN_IF_ERROR(pause_for(kBusyPause, deadline, wake_fd));
   }
   return fd;
 }

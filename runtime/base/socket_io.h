@@ -19,8 +19,10 @@
 // reset, closed, unreachable: another attempt may succeed), kInternal.
 namespace hvd {
 
-// Waits for `events` of poll(2) on fd (-1: for the deadline only, and then returns kTimeout).
+// Waits for `events` of poll(2) on fd.
 Status wait_for_socket(int fd, short events, const Deadline& deadline, int wake_fd);
+// Lets so much time pass before what failed is tried again, and no more than there is until the deadline.
+Status pause_for(Millis span, const Deadline& deadline, int wake_fd);
 Status connect_socket(int fd, const sockaddr* address, socklen_t size, const Deadline& deadline, int wake_fd);
 Status send_all(int fd, ByteSpan bytes, const Deadline& deadline, int wake_fd);
 // At least one byte; an end of file is kPeerLost.

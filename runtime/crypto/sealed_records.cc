@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/base/check.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::crypto {
 namespace {
@@ -79,7 +80,7 @@ Result<std::optional<Bytes>> RecordOpener::next() {
                   EVP_CipherUpdate(context.get(), plain.data(), &written, text, static_cast<int>(size)) > 0 &&
                   EVP_CipherFinal_ex(context.get(), plain.data() + written, &written) > 0;
   if (!ok) {
-    if (!plain.empty()) explicit_bzero(plain.data(), plain.size());
+    wipe(plain);
     error_ = Status::invalid_argument("a record that was not sealed with the key of this connection");
     return error_;
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/mutex.h"
+#include "runtime/base/wipe.h"
 #include "runtime/crypto/hash.h"
 
 namespace hvd::crypto {
@@ -42,7 +43,7 @@ class Secret::Pages {
   }
 
   void wipe_and_give_back(Key* key) HVD_EXCLUDES(mutex_) {
-    explicit_bzero(key->data(), key->size());
+    wipe(*key);
     const MutexLock lock(mutex_);
     free_.push_back(key);  // there is room, see add_page()
   }
@@ -131,7 +132,7 @@ Secret Secret::derive(std::initializer_list<ByteSpan> parts) const {
   auto place = std::make_shared<Place>(place_->pages());
   Digest key = hmac_sha256(*this, parts);
   std::copy(key.begin(), key.end(), place->key().begin());
-  explicit_bzero(key.data(), key.size());
+  wipe(key);
   return Secret(std::move(place));
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/crypto/secret_file.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,16 +10,10 @@
 #include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/wipe.h"
 
 namespace hvd::crypto {
 namespace {
-
-// A buffer that held a secret and is wiped when it is destroyed.
-template <std::size_t N>
-struct WipedBuffer {
-  std::array<std::uint8_t, N> bytes{};
-  ~WipedBuffer() { explicit_bzero(bytes.data(), bytes.size()); }
-};
 
 Status check_secret_file(const Fd& fd) {
   struct stat info{};
@@ -74,7 +67,7 @@ Result<std::string> write_secret(const std::string& directory, const Secret& sec
   if (!fd.valid()) return Status::from_errno("a secret file in " + directory, errno);
   std::string text = to_hex(secret.bytes());
   const Status written = write_all(fd.get(), text.data(), text.size());
-  explicit_bzero(text.data(), text.size());
+  wipe(text);
   if (written.is_ok()) return path;
   unlink(path.c_str());
   return written.annotate(path);

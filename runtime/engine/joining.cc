@@ -1,35 +1,23 @@
 #include "runtime/engine/joining.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <numeric>
 #include <utility>
 
+#include "runtime/base/input_file.h"
 #include "runtime/crypto/hash.h"
 #include "runtime/crypto/secret_file.h"
 
 namespace hvd::engine {
 namespace {
 
-// "net:[4026531840]"; empty when the system gives none.
-std::string read_link(const char* path) {
-  char target[128] = {};
-  const ssize_t size = ::readlink(path, target, sizeof(target) - 1);
-  return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : std::string();
-}
-
 // The same on processes that run on one machine, can share memory and a network there, and were started for a host of
 // one name, so that one machine can play several. A MAC, so it means nothing to anybody without the secret.
 std::string host_identity(const std::string& name, const crypto::Secret& secret) {
-  std::string boot_id;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::getline(file, boot_id);
   ByteWriter text;
-  for (const std::string& part :
-       {boot_id, read_link("/proc/self/ns/net"), read_link("/proc/self/ns/ipc"), read_link("/proc/self/ns/mnt")}) {
+  for (const std::string& part : {boot_id(), link_target("/proc/self/ns/net"), link_target("/proc/self/ns/ipc"),
+                                  link_target("/proc/self/ns/mnt")}) {
     if (part.empty()) {  // what is unknown matches nothing
       std::array<std::uint8_t, sizeof(crypto::Digest)> own{};
       crypto::random_bytes(own);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import DEADLINE_S
+from jobs import DEADLINE_S, program
 
 pytestmark = pytest.mark.takes(43)
 
@@ -63,6 +63,5 @@ def test_a_build_without_nvcc_says_why_it_has_no_kernels(tmp_path: Path) -> None
 def test_the_nvcc_of_pypis_package_is_found(tmp_path: Path) -> None:
     nvcc = tmp_path / "nvidia" / "cu13" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
-    nvcc.write_text('#!/bin/sh\n[ "$1" != --list-gpu-code ] || printf "sm_70\\nsm_75\\nsm_90\\n"\n')
-    nvcc.chmod(0o755)
+    program(nvcc, '#!/bin/sh\n[ "$1" != --list-gpu-code ] || printf "sm_70\\nsm_75\\nsm_90\\n"\n')
     assert kernels_of_a_build_without_nvcc_in_path(tmp_path) == "sm_75 sm_90"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from jobs import program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,9 +26,7 @@ def restricted_env(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, script in COMMANDS.items():
-        command = folder / name
-        command.write_text(f"#!/bin/sh\n{script}\n")
-        command.chmod(command.stat().st_mode | stat.S_IXUSR)
+        program(folder / name, f"#!/bin/sh\n{script}\n")
     return dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}", APT_CALLS=str(tmp_path / "apt-calls"))
 
 

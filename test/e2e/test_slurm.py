@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_other_starters import RANK, told
 
-from jobs import DEADLINE_S, examples, free_ports, run_to_end
+from jobs import DEADLINE_S, examples, free_ports, program, run_to_end
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc")
 
@@ -126,8 +126,7 @@ def test_the_batch_script_of_the_documents_runs(slurm: None, tmp_path: Path, hor
     (tmp_path / "train.py").write_text(RANK.replace("sys.argv[1]", repr(str(tmp_path / "out"))))
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')  # a link is not its environment's
-    (programs / "python").chmod(0o755)
+    program(programs / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')  # a link is not its environment's
     (programs / "horovodrun").symlink_to(horovodrun_path)
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOROVOD_SHARED_DIR": str(tmp_path / "jobs")}
     for text in scripts:

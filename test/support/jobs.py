@@ -32,6 +32,13 @@ def without(*packages: str) -> str:
     return os.pathsep.join([*(f"{support}/without_{name}" for name in packages), support])
 
 
+def program(path: Path, text: str) -> str:
+    """Writes a script that can be executed; `text` begins with `#!`."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
 @dataclass(frozen=True)
 class Job:
     """What a finished job left behind."""

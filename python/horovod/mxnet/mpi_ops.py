@@ -54,7 +54,9 @@ def _check_rows(tensors: Sequence[Any], caller: str) -> None:
 def _allreduce(
     tensors: Sequence[Any], average: bool | None, name: str | None, priority: int, factors: tuple[float, float],
     process_set: ProcessSet, op: int | None, in_place: bool, is_group: bool,
-) -> list[Any]:  # fmt: skip
+) -> Any:  # fmt: skip
+    if not tensors:
+        return tensors
     caller = ("grouped_" if is_group else "") + "allreduce" + ("_" if in_place else "")
     reduce_op = handle_average_backwards_compatibility(op, average)
     if reduce_op == core.REDUCE_ADASUM:
@@ -129,8 +131,6 @@ def grouped_allreduce(
     and errors as for allreduce().
     """
     factors = (prescale_factor, postscale_factor)
-    if not tensors:
-        return tensors
     return _allreduce(tensors, average, name, priority, factors, process_set, op, False, True)
 
 
@@ -146,8 +146,6 @@ def grouped_allreduce_(
 ) -> Any:
     """Reduces several arrays together in place and returns them. Arguments and errors as for grouped_allreduce()."""
     factors = (prescale_factor, postscale_factor)
-    if not tensors:
-        return tensors
     return _allreduce(tensors, average, name, priority, factors, process_set, op, True, True)
 
 
@@ -238,7 +236,9 @@ def alltoall(
 def _reducescatter(
     tensors: Sequence[Any], op: int, name: str | None, priority: int, process_set: ProcessSet,
     factors: tuple[float, float], caller: str,
-) -> list[Any]:  # fmt: skip
+) -> Any:  # fmt: skip
+    if not tensors:
+        return tensors
     if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
         raise AssertionError(f"hvd.{caller}(): the only ops are Average and Sum, got op={op!r}")
     check_arrays(tensors, caller)
@@ -277,7 +277,5 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """Reduces and scatters several arrays together: a list. Arguments and errors as for reducescatter()."""
-    if not tensors:
-        return tensors
     factors = (prescale_factor, postscale_factor)
     return _reducescatter(tensors, op, name, priority, process_set, factors, "grouped_reducescatter")

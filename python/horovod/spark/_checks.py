@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat, TextIO
 
 from horovod import _env
@@ -59,6 +59,10 @@ class Checks:
                     f"{self.caller}: env has {name}={value!r}, expected a text, or None to remove the variable"
                 )
         return dict(env)
+
+    def nics(self, nics: Sequence[str] | str | None) -> tuple[str, ...]:
+        """Names of interfaces, from a list or a text with commas."""
+        return tuple(nics.split(",") if isinstance(nics, str) else nics or ())
 
     def stream(self, name: str, stream: TextIO | None) -> TextIO | None:
         """Something to write text to, or None."""

@@ -54,9 +54,9 @@ class SparkJob:
     nics: tuple[str, ...]
     verbose: int
     with_timestamp: bool
-    executable: str | None
     stdout: TextIO | None
     stderr: TextIO | None
+    executable: str | None = None
     elastic: ElasticPart | None = None
 
 

@@ -64,19 +64,19 @@ def run(
         raise ValueError(f"{check.caller}: use_mpi=True, but this build has no MPI; leave it out")
     if extra_mpi_args is not None:
         warnings.warn(f"{check.caller}: extra_mpi_args={extra_mpi_args!r} is ignored: there is no MPI", stacklevel=2)
-    return _run_job(
-        check,
-        (fn, args, kwargs or {}),
-        num_proc=num_proc,
-        start_timeout=start_timeout,
-        env=env,
-        stdout=stdout,
-        stderr=stderr,
-        verbose=verbose,
-        nics=nics,
+    job = SparkJob(
+        caller=check.caller,
+        num_proc=check.whole_number("num_proc", num_proc),
+        start_timeout_s=check.start_timeout(start_timeout),
+        env=check.env(env or {}),
+        nics=check.nics(nics),
+        verbose=verbose or 0,
         with_timestamp=prefix_output_with_timestamp,
         executable=executable,
+        stdout=check.stream("stdout", stdout),
+        stderr=check.stream("stderr", stderr),
     )
+    return run_spark_job(job, dump_task(fn, args, kwargs or {}, caller=check.caller))
 
 
 def run_elastic(
@@ -138,47 +138,16 @@ def run_elastic(
         timeout_s=None if elastic_timeout is None else check.seconds("elastic_timeout", elastic_timeout),
         reset_limit=check.whole_number("reset_limit", reset_limit, least=0),
     )
-    return _run_job(
-        check,
-        (fn, args, kwargs or {}),
-        num_proc=num_proc,
-        start_timeout=start_timeout,
-        env=env,
-        stdout=stdout,
-        stderr=stderr,
-        verbose=verbose,
-        nics=nics,
-        with_timestamp=prefix_output_with_timestamp,
-        elastic=elastic,
-    )
-
-
-def _run_job(
-    check: Checks,
-    task: tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]],
-    *,
-    num_proc: int | None,
-    start_timeout: float | None,
-    env: Mapping[str, str | None] | None,
-    stdout: TextIO | None,
-    stderr: TextIO | None,
-    verbose: int | None,
-    nics: Sequence[str] | str | None,
-    with_timestamp: bool,
-    executable: str | None = None,
-    elastic: ElasticPart | None = None,
-) -> list[Any]:
     job = SparkJob(
         caller=check.caller,
         num_proc=check.whole_number("num_proc", num_proc),
         start_timeout_s=check.start_timeout(start_timeout),
         env=check.env(env or {}),
-        nics=tuple(nics.split(",") if isinstance(nics, str) else nics or ()),
+        nics=check.nics(nics),
         verbose=verbose or 0,
-        with_timestamp=with_timestamp,
-        executable=executable,
+        with_timestamp=prefix_output_with_timestamp,
         stdout=check.stream("stdout", stdout),
         stderr=check.stream("stderr", stderr),
         elastic=elastic,
     )
-    return run_spark_job(job, dump_task(*task, caller=check.caller))
+    return run_spark_job(job, dump_task(fn, args, kwargs or {}, caller=check.caller))

@@ -45,10 +45,17 @@ def _attributes(caller: str, reduction: Reduction, ignore_name_scope: bool) -> d
     return {"reduce_op": reduction.op, **factors, **common}
 
 
-def _refuse_type(caller: str, error: Exception) -> None:
-    """In a sentence, if `error` says with the whole definition of an op that this does not take the tensor's type."""
-    found = re.search(r"of (\w+) is not in the list of allowed values: (.+)", str(error))
-    if found:
+def _op_of(
+    caller: str, given: Any, name: str | None, reduction: Reduction, ignore_name_scope: bool, **others: Any
+) -> Any:
+    attributes = _attributes(caller, reduction, ignore_name_scope)
+    try:
+        return getattr(_ops(), f"horovod_{caller}")(given, name=name, **others, **attributes)
+    except tf.errors.InvalidArgumentError as error:
+        # It says with the whole definition of the op that this does not take the tensor's type: in a sentence instead.
+        found = re.search(r"of (\w+) is not in the list of allowed values: (.+)", str(error))
+        if not found:
+            raise
         words = f"{caller}: tensor type {found[1]} is not supported; use tf.cast() to one of {found[2].strip()}"
         raise tf.errors.InvalidArgumentError(None, None, words) from None
 
@@ -59,12 +66,7 @@ def run(
 ) -> Any:
     """Makes the op of a collective for one tensor: `reducescatter` is HorovodReducescatter."""
     (tensor,), name = _prepared(f"Horovod{caller.title()}", name, [tensor])
-    attributes = _attributes(caller, reduction, ignore_name_scope)
-    try:
-        return getattr(_ops(), f"horovod_{caller}")(tensor, name=name, **others, **attributes)
-    except tf.errors.InvalidArgumentError as error:
-        _refuse_type(caller, error)
-        raise
+    return _op_of(caller, tensor, name, reduction, ignore_name_scope, **others)
 
 
 @no_autograph
@@ -75,12 +77,7 @@ def run_group(
     if not tensors:
         return []
     tensors, name = _prepared(f"HorovodGrouped{kind.title()}", name, tensors)
-    attributes = _attributes(f"grouped_{kind}", reduction, ignore_name_scope)
-    try:
-        return list(getattr(_ops(), f"horovod_grouped_{kind}")(tensors, name=name, **attributes))
-    except tf.errors.InvalidArgumentError as error:
-        _refuse_type(f"grouped_{kind}", error)
-        raise
+    return list(_op_of(f"grouped_{kind}", tensors, name, reduction, ignore_name_scope))
 
 
 @no_autograph

@@ -37,8 +37,8 @@ class Aggregation:
         allreduce_func: Callable[..., list[Any]],
         sparse_as_dense: bool,
         average_aggregated_gradients: bool,
-        process_set: ProcessSet,
-        scale_local_gradients: bool,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
     ) -> None:
         if backward_passes_per_step <= 0:
             raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
@@ -47,6 +47,10 @@ class Aggregation:
         self.sparse_as_dense = sparse_as_dense
         self.average_aggregated_gradients = average_aggregated_gradients
         self._local = LocalVariables(process_set, scale_local_gradients)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a helper needs besides."""
 
     def register_local_var(self, var: Any) -> None:
         """Makes the variable `var` local: its gradient stays on this rank."""
@@ -104,23 +108,7 @@ class LocalGradientAggregationHelperEager(Aggregation):
     DistributedOptimizer().
     """
 
-    def __init__(
-        self,
-        backward_passes_per_step: int,
-        allreduce_func: Callable[..., list[Any]],
-        sparse_as_dense: bool,
-        average_aggregated_gradients: bool,
-        process_set: ProcessSet = global_process_set,
-        scale_local_gradients: bool = True,
-    ) -> None:
-        super().__init__(
-            backward_passes_per_step,
-            allreduce_func,
-            sparse_as_dense,
-            average_aggregated_gradients,
-            process_set,
-            scale_local_gradients,
-        )
+    def _begin(self) -> None:
         self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
         self.locally_aggregated_grads: dict[int, Any] = {}
         follow_sessions(self)

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include <fstream>
+#include "runtime/base/input_file.h"
 
 namespace hvd::transport {
 namespace {
@@ -11,26 +11,12 @@ namespace {
 constexpr std::size_t kMaxText = 256;
 constexpr std::size_t kMinEndpointSize = 4 + 4 + 2 + 4;  // an address, its length, the port, the length of a name
 
-std::string read_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line.substr(0, kMaxText);
-}
-
-std::string read_link(const char* path) {
-  char target[128] = {};
-  const ssize_t size = readlink(path, target, sizeof(target) - 1);
-  return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : std::string();
-}
-
 }  // namespace
 
 HostIdentity HostIdentity::of_this_process() {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, sizeof(name) - 1);
-  return {name, read_line("/proc/sys/kernel/random/boot_id"), read_link("/proc/self/ns/net"),
-          read_link("/proc/self/ns/pid")};
+  return {name, hvd::boot_id(), link_target("/proc/self/ns/net"), link_target("/proc/self/ns/pid")};
 }
 
 Bytes AddressRow::encode() const {

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob
 
+from jobs import program
+
 
 @pytest.fixture(autouse=True)
 def chosen_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +60,8 @@ def fake_ssh(tmp_path: Path) -> str:
 
     As a real one does, with an environment of its own, in the home directory, and only after `--`, host and command.
     """
-    path = tmp_path / "fake_ssh"
-    path.write_text(
+    return program(
+        tmp_path / "fake_ssh",
         "#!/bin/sh\n"
         'for word in "$@"; do [ "$word" = -G ] && exit 1; done\n'
         'while [ "$1" != "--" ]; do shift || exit 255; done\n'
@@ -68,7 +70,5 @@ def fake_ssh(tmp_path: Path) -> str:
         "printf 'a line without an end'\n"
         "echo 'banner on stderr' >&2\n"
         'cd "$HOME" || exit 255\n'
-        'exec env -i HOME="$HOME" USER="$(id -un)" SHELL=/bin/sh PATH=/usr/local/bin:/usr/bin:/bin sh -c "$3"\n'
+        'exec env -i HOME="$HOME" USER="$(id -un)" SHELL=/bin/sh PATH=/usr/local/bin:/usr/bin:/bin sh -c "$3"\n',
     )
-    path.chmod(0o755)
-    return str(path)

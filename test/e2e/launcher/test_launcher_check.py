@@ -16,22 +16,21 @@ from launcher_job import StartJob, eventually
 
 import horovod
 from horovod import _facts
-from jobs import DEADLINE_S
+from jobs import DEADLINE_S, program
 
 
 def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
     horovodrun_path: str, fake_ssh: str, tmp_path: Path
 ) -> None:
     # far-away is this machine behind a stand-in for ssh that does not know the other.
-    ssh = tmp_path / "ssh"
-    ssh.write_text(
+    ssh = program(
+        tmp_path / "ssh",
         "#!/bin/sh\n"
         'case "$*" in *nowhere*) echo "ssh: Could not resolve hostname nowhere: Name or service not known" >&2; exit 255;; esac\n'
-        f'exec {fake_ssh} "$@"\n'
+        f'exec {fake_ssh} "$@"\n',
     )
-    ssh.chmod(0o755)
     hosts = "localhost:1,far-away:4096,nowhere:1"
-    command = [horovodrun_path, "--check", "--json", "-H", hosts, "--ssh-program", str(ssh), sys.executable]
+    command = [horovodrun_path, "--check", "--json", "-H", hosts, "--ssh-program", ssh, sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stderr  # nowhere
     seen = json.loads(done.stdout)
@@ -71,10 +70,8 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
     assert seen["hosts"][2]["facts"] is None
 
     # For people; and a Python without Horovod.
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    bare.chmod(0o755)
-    done = subprocess.run([horovodrun_path, "--check", str(bare)], capture_output=True, text=True, timeout=60)
+    bare = program(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    done = subprocess.run([horovodrun_path, "--check", bare], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stdout.startswith("host localhost\n  FAIL  answer ")
     assert "No module named" in done.stdout
@@ -84,10 +81,9 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
 def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(
     start_job: StartJob, fake_ssh: str, tmp_path: Path
 ) -> None:
-    ill = tmp_path / "python"
-    ill.write_text(f'#!/bin/sh\n[ "$HOROVOD_HOSTNAME" = far-away ] && exec sleep 1000\nexec {sys.executable} "$@"\n')
-    ill.chmod(0o755)
-    job = start_job("--check", "-H", "localhost:1,far-away:1", "--ssh-program", fake_ssh, str(ill))
+    hangs = '[ "$HOROVOD_HOSTNAME" = far-away ] && exec sleep 1000'
+    ill = program(tmp_path / "python", f'#!/bin/sh\n{hangs}\nexec {sys.executable} "$@"\n')
+    job = start_job("--check", "-H", "localhost:1,far-away:1", "--ssh-program", fake_ssh, ill)
 
     children = Path(f"/proc/{job.pid}/task/{job.pid}/children")  # those too that have ended, until the doctor knows it
     eventually(lambda: bool(job.named("sleep")), "the look at far-away has begun")
@@ -112,11 +108,10 @@ def test_ports_of_the_range_that_others_have_are_missed(horovodrun_path: str) ->
 
 
 def test_what_the_job_of_all_hosts_says_beyond_its_limit_is_an_error(horovodrun_path: str, tmp_path: Path) -> None:
-    loud = tmp_path / "python"
     noise = f"yes {'x' * 1000} | head -c {65 << 20}"
-    loud.write_text(f'#!/bin/sh\ncase "$*" in *--routes*) {noise};; esac\nexec {sys.executable} "$@"\n')
-    loud.chmod(0o755)
-    command = [horovodrun_path, "--check", "--json", "-H", "localhost:1", "--port-range", "20000-20031", str(loud)]
+    text = f'#!/bin/sh\ncase "$*" in *--routes*) {noise};; esac\nexec {sys.executable} "$@"\n'
+    loud = program(tmp_path / "python", text)
+    command = [horovodrun_path, "--check", "--json", "-H", "localhost:1", "--port-range", "20000-20031", loud]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1, done.stderr
     seen = json.loads(done.stdout)

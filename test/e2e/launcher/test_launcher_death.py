@@ -6,11 +6,12 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from launcher_job import StartJob, eventually
 
-from jobs import assert_soon
+from jobs import assert_soon, program
 
 # A rank with three children: one in its group, one in a session of its own, and one in a session of its own whose parent has
 # ended. All ignore SIGTERM: the first and the third because that is inherited.
@@ -113,11 +114,8 @@ def test_a_second_interrupt_kills_at_once(start_job: StartJob) -> None:
     assert_soon(seconds, 2)
 
 
-def test_an_interrupt_while_agents_are_being_reached_ends_the_launch(start_job: StartJob, tmp_path: object) -> None:
-    silent = f"{tmp_path}/silent_ssh"
-    with open(silent, "w") as file:
-        file.write("#!/bin/sh\nexec sleep 1003\n")
-    os.chmod(silent, 0o755)
+def test_an_interrupt_while_agents_are_being_reached_ends_the_launch(start_job: StartJob, tmp_path: Path) -> None:
+    silent = program(tmp_path / "silent_ssh", "#!/bin/sh\nexec sleep 1003\n")
     job = start_job("-np", "1", "--ssh-program", silent, "-H", "far-away:1", "true")
     eventually(lambda: bool(job.named("sleep")), "ssh has been started")
     job.signal(signal.SIGINT)

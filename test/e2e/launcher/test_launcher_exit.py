@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launcher_job import StartJob, ended_by_timeout
 
-from jobs import assert_soon
+from jobs import assert_soon, program
 
 PYTHON = sys.executable
 
@@ -172,10 +172,8 @@ def test_a_helper_that_ends_soon_after_its_rank_is_left_in_peace(start_job: Star
 
 
 def test_an_agent_that_never_answers_meets_the_start_timeout(start_job: StartJob, tmp_path: Path) -> None:
-    silent = tmp_path / "silent_ssh"
-    silent.write_text("#!/bin/sh\necho 'still trying' >&2\nexec sleep 1000\n")
-    silent.chmod(0o755)
-    hosts = ("--ssh-program", str(silent), "-H", "localhost:1,far-away:1")
+    silent = program(tmp_path / "silent_ssh", "#!/bin/sh\necho 'still trying' >&2\nexec sleep 1000\n")
+    hosts = ("--ssh-program", silent, "-H", "localhost:1,far-away:1")
     limit = iter((1, 2, 4))  # what has to come before it takes longer on a busy machine
 
     def late() -> float:

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, eventually
 
+from jobs import program
+
 ROOT = Path(__file__).resolve().parents[3]
 HANG_S = 180.0  # bounds hangs alone
 AT_ONCE = 3  # jobs, which wait more than they work
@@ -170,10 +172,8 @@ class Trial:
         self.start("-np", "1", "--timeout", "1", "--log-dir", str(self.folder / "log"), "sleep", "1000")
 
     def start_below(self) -> None:
-        ssh = self.folder / "ssh"
-        ssh.write_text(BELOW_SSH.replace("$FAULT_BELOW", self.fault))
-        ssh.chmod(0o755)
-        tree = ("-H", "198.51.100.1,198.51.100.2,198.51.100.3", "--fan-out", "1", "--ssh-program", str(ssh))
+        ssh = program(self.folder / "ssh", BELOW_SSH.replace("$FAULT_BELOW", self.fault))
+        tree = ("-H", "198.51.100.1,198.51.100.2,198.51.100.3", "--fan-out", "1", "--ssh-program", ssh)
         self.start("-np", "3", *tree, "--stdin", "all", "sh", "-c", f"unset HOROVOD_FAILPOINTS; {STATIC_RANK}", armed=False)
 
     def start_ssh(self) -> None:

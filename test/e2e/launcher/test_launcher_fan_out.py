@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob, StartJob, eventually
 
-from jobs import assert_soon
+from jobs import assert_soon, program
 
 # Addresses for documentation: nobody's, and no name server is asked for them.
 HOSTS = [f"198.51.100.{number}" for number in range(1, 8)]
@@ -42,10 +42,8 @@ os.execvpe("sh", ["sh", "-c", command], env)
 
 
 def stand_in(folder: Path, onward: str = "pass") -> str:
-    path = folder / "ssh"
-    path.write_text(SSH.format(python=sys.executable, folder=folder, onward=onward, marker="HVD_E2E_MARKER"))
-    path.chmod(0o755)
-    return str(path)
+    text = SSH.format(python=sys.executable, folder=folder, onward=onward, marker="HVD_E2E_MARKER")
+    return program(folder / "ssh", text)
 
 
 def logins(folder: Path) -> Counter[bool]:
@@ -199,12 +197,11 @@ def test_what_does_not_work_from_another_host_is_started_from_here(
 
 
 def test_a_host_that_nobody_can_start_is_named(start_job: StartJob, tmp_path: Path) -> None:
-    refuse = stand_in(tmp_path).removesuffix("ssh") + "refuse"
-    Path(refuse).write_text(
+    refuse = program(
+        tmp_path / "refuse",
         f'#!/bin/sh\ncase "$*" in *"-- {HOSTS[4]} "*) echo "ssh: connect to host {HOSTS[4]} port 22: Connection refused" >&2; exit 255;; esac\n'
-        f'exec {tmp_path}/ssh "$@"\n'
+        f'exec {stand_in(tmp_path)} "$@"\n',
     )
-    os.chmod(refuse, 0o755)
     job = start(start_job, refuse, "echo", "ran")
     assert job.wait() == 1, job
     assert job.out == ""
@@ -220,12 +217,10 @@ ALL_FROM_HERE = ('shift\nexec "$@"', "--rsh")
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [IN_A_TREE, ALL_FROM_HERE], ids=["in a tree", "all from here"])
 def test_five_hundred_hosts_start_and_leave_nothing(start_job: StartJob, tmp_path: Path, how: tuple[str, ...]) -> None:
-    starter = tmp_path / "starter"
-    starter.write_text(f"#!/bin/sh\n{how[0]}\n")
-    starter.chmod(0o755)
+    starter = program(tmp_path / "starter", f"#!/bin/sh\n{how[0]}\n")
     hosts = ",".join(f"{network}.{host}" for network in ("198.51.100", "203.0.113") for host in range(1, 251))
     begin = time.monotonic()
-    job = start_job("-np", "500", "-H", hosts, *how[1:], str(starter), "--start-timeout", "120", "true")
+    job = start_job("-np", "500", "-H", hosts, *how[1:], starter, "--start-timeout", "120", "true")
     assert job.wait() == 0, job
     print(f"500 hosts in {time.monotonic() - begin:.1f} s, with a load of {os.getloadavg()[0]:.1f}")
     assert job.err == ""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from launcher_job import ADDS_UP, StartJob, eventually
 
+from jobs import program
+
 # As the MPI operator's script calls `kubectl exec`: the pod's name, then a command whose words a shell in the pod gets. A
 # pod is a host of its own name here, which it tells in its prompt's place; it does not have the launcher's environment.
 KUBEXEC = """#!/bin/sh
@@ -28,18 +30,12 @@ print(os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/uts"))
 """
 
 
-def script(path: Path, text: str) -> str:
-    path.write_text(text)
-    path.chmod(0o755)
-    return str(path)
-
-
 def mpi_job(tmp_path: Path, redirection: str = "") -> dict[str, str]:
     """What the MPI operator gives its launcher's pod."""
     (tmp_path / "hostfile").write_text("job-worker-0 slots=2\njob-worker-1 slots=1\n")
     return {
         "OMPI_MCA_orte_default_hostfile": str(tmp_path / "hostfile"),
-        "OMPI_MCA_plm_rsh_agent": script(tmp_path / "kubexec.sh", KUBEXEC.format(redirection=redirection)),
+        "OMPI_MCA_plm_rsh_agent": program(tmp_path / "kubexec.sh", KUBEXEC.format(redirection=redirection)),
     }
 
 
@@ -77,7 +73,7 @@ def test_agents_run_in_containers_and_share_them_with_their_ranks(
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("needs root and util-linux's unshare: --container is tested with namespaces")
-    kubexec = script(tmp_path / "rsh", KUBEXEC.format(redirection=""))
+    kubexec = program(tmp_path / "rsh", KUBEXEC.format(redirection=""))
     container = f"{unshare} --mount --uts --ipc --pid --fork --kill-child --mount-proc"
     job = start_job(
         "-np", "3", "-H", "localhost:2,pod:1", "--rsh", kubexec, "--container", container, "--agent-path", horovodrun_path,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from launcher_job import GONE_S, StartJob, eventually
 
-from jobs import assert_soon, free_port
+from jobs import assert_soon, free_port, program
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MISSING = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None] + ([] if SSHD else ["sshd"])
@@ -78,8 +78,7 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"StrictModes no\nUsePAM no\nPidFile none\nPasswordAuthentication no\nForceCommand {NOISE}\n"
     )
-    (folder / "ssh").write_text(f'#!/bin/sh\nexec ssh -F {folder}/client_config "$@"\n')
-    (folder / "ssh").chmod(0o755)
+    program(folder / "ssh", f'#!/bin/sh\nexec ssh -F {folder}/client_config "$@"\n')
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd drops privileges to
     assert SSHD is not None
@@ -232,16 +231,15 @@ def test_something_else_answers(start_job: StartJob, sshd: Sshd) -> None:
 
 
 def test_a_login_that_is_turned_away_for_now_is_tried_again(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
-    busy = tmp_path / "busy_ssh"
-    busy.write_text(
+    busy = program(
+        tmp_path / "busy_ssh",
         f"#!/bin/sh\necho try >> {tmp_path}/tries\n"
         f"if [ $(wc -l < {tmp_path}/tries) -le 2 ]; then\n"
         "  echo 'kex_exchange_identification: Connection closed by remote host' >&2; exit 255\nfi\n"
-        f'exec {fake_ssh} "$@"\n'
+        f'exec {fake_ssh} "$@"\n',
     )
-    busy.chmod(0o755)
     # By its own name ssh is asked for an alias first; an address needs no such question.
-    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", str(busy), "echo", "ran")
+    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", busy, "echo", "ran")
     assert job.wait() == 0, job
     assert job.lines("[0]<stdout>:") == ["ran"]
     assert job.err == ""
@@ -250,10 +248,9 @@ def test_a_login_that_is_turned_away_for_now_is_tried_again(start_job: StartJob,
 
 @pytest.mark.slow
 def test_a_login_that_is_always_turned_away_is_an_error(start_job: StartJob, tmp_path: Path) -> None:
-    busy = tmp_path / "busy_ssh"
-    busy.write_text(f"#!/bin/sh\necho try >> {tmp_path}/tries\necho 'kex_exchange_identification: Connection closed' >&2; exit 255\n")
-    busy.chmod(0o755)
-    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", str(busy), "true")
+    turned_away = "echo 'kex_exchange_identification: Connection closed' >&2; exit 255"
+    busy = program(tmp_path / "busy_ssh", f"#!/bin/sh\necho try >> {tmp_path}/tries\n{turned_away}\n")
+    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", busy, "true")
     assert job.wait() == 1
     assert "host 203.0.113.9: sshd closed the connection before the login (too many at once? see MaxStartups)" in job.err
     assert (tmp_path / "tries").read_text().count("try") == 5
@@ -296,10 +293,8 @@ def test_a_chosen_directory_is_where_ranks_of_all_hosts_start_or_an_error(
 def test_a_directory_that_is_not_there_is_told(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
-    removing_ssh = tmp_path / "removing_ssh"
-    removing_ssh.write_text(f'#!/bin/sh\ncd /\nrmdir {folder}\nexec {fake_ssh} "$@"\n')
-    removing_ssh.chmod(0o755)
-    job = start_job("-np", "1", "-H", "far-away:1", "--ssh-program", str(removing_ssh), "pwd", cwd=folder)
+    removing_ssh = program(tmp_path / "removing_ssh", f'#!/bin/sh\ncd /\nrmdir {folder}\nexec {fake_ssh} "$@"\n')
+    job = start_job("-np", "1", "-H", "far-away:1", "--ssh-program", removing_ssh, "pwd", cwd=folder)
     assert job.wait() == 0
     assert f"host far-away: there is no directory {folder} there; ranks start in {Path.home()}\n" in job.err
     assert job.lines("[0]<stdout>:") == [str(Path.home())]

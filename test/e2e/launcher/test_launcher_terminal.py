@@ -16,7 +16,7 @@ import pytest
 from launcher_job import eventually
 from terminal import Terminal
 
-from jobs import DEADLINE_S, assert_soon
+from jobs import DEADLINE_S, assert_soon, program
 
 PYTHON = sys.executable
 Open = Callable[..., Terminal]
@@ -134,11 +134,9 @@ def test_each_ranks_progress_bar_is_one_line_below_the_rest(open_terminal: Open,
 
 
 def test_hosts_that_do_not_answer_are_named_while_they_are_waited_for(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
-    ssh = tmp_path / "silent_ssh"
-    ssh.write_text("#!/bin/sh\nexec sleep 1000\n")
-    ssh.chmod(0o755)
+    ssh = program(tmp_path / "silent_ssh", "#!/bin/sh\nexec sleep 1000\n")
     hosts = "localhost:1,far-away:1,farther:1"
-    terminal = open_terminal(horovodrun_path, "-np", "3", "--ssh-program", str(ssh), "-H", hosts, "true")
+    terminal = open_terminal(horovodrun_path, "-np", "3", "--ssh-program", ssh, "-H", hosts, "true")
     terminal.wait_for("horovodrun: 1 of 3 hosts have answered; waiting for far-away, farther")
     terminal.type("\x03")
     assert terminal.wait() == 130
@@ -311,15 +309,14 @@ def test_a_terminal_that_closes_leaves_the_ranks_time_to_tidy_up(horovodrun_path
 
 
 def test_the_time_in_ctrl_z_does_not_count_as_time_to_start(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
-    ssh = tmp_path / "slow_ssh"
-    ssh.write_text(
+    ssh = program(
+        tmp_path / "slow_ssh",
         "#!/bin/sh\n"
         'for word in "$@"; do [ "$word" = -G ] && exit 1; done\n'
         'while [ "$1" != "--" ]; do shift; done\n'
         f"echo $$ > {tmp_path}/asked; until [ -e {tmp_path}/go ]; do sleep 0.02; done\n"
-        'exec sh -c "$3"\n'
+        'exec sh -c "$3"\n',
     )
-    ssh.chmod(0o755)
     terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
     terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 8 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
     eventually((tmp_path / "asked").exists, "the launcher asks the host")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import examples, run_to_end
+from jobs import examples, program, run_to_end
 
 TRAIN = """
 import os, pathlib
@@ -35,8 +35,7 @@ def site(tmp_path: Path, fake_ssh: str, horovodrun_path: str, monkeypatch: pytes
     python = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
     # A link would not be the python of its virtual environment.
     for name, text in (("python", python), ("apptainer", APPTAINER), ("ssh", ssh)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+        program(programs / name, text)
     (tmp_path / "train.py").write_text(TRAIN)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return tmp_path
@@ -94,8 +93,7 @@ def test_hosts_that_call_in(site: Path) -> None:
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("needs root and util-linux's unshare: the script's port is its own, and so are its nodes' names")
     for name, text in (("srun", SRUN), ("hostname", '#!/bin/sh\n[ $# -eq 0 ] && exec echo 127.0.0.1\nexec /bin/hostname "$@"\n')):
-        (site / "bin" / name).write_text(text)
-        (site / "bin" / name).chmod(0o755)
+        program(site / "bin" / name, text)
     (script,) = examples("Hosts that call in")
     in_a_network = "unshare --net sh -c 'ip link set lo up && eval \"$SCRIPT\"'"
     said = ranks_of(in_a_network, site, {"HOME": str(site), "SCRIPT": script, "SLURM_JOB_ID": "4127"})

@@ -5,7 +5,9 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "launcher/protocol/cookie.h"
 #include "launcher/protocol/messages.h"
@@ -31,26 +33,26 @@ struct Events : AgentFleetEvents {
   int count = 0;
 };
 
+// An agent behind `argv`, which is as ssh to the fleet.
+AgentLinkOptions behind_ssh(int agent, std::vector<std::string> argv) {
+  AgentLinkOptions options;
+  options.agent = agent;
+  options.host = "h" + std::to_string(agent);
+  options.is_remote = true;
+  options.over_ssh = true;
+  options.file = argv.front();
+  options.argv = std::move(argv);
+  options.cookie = std::string(32, '0');
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("AgentFleet reports processes that cannot be started one after another, not one inside another", "[job]") {
   MainLoop loop;
   Events events(loop);
   events.count = static_cast<int>(AgentFleet::kMaxConnecting) + 20;
-  AgentFleet fleet(
-      loop,
-      [](int agent) {
-        AgentLinkOptions options;
-        options.agent = agent;
-        options.host = "h" + std::to_string(agent);
-        options.is_remote = true;
-        options.over_ssh = true;
-        options.file = "no-such-ssh";
-        options.argv = {"no-such-ssh"};
-        options.cookie = std::string(32, '0');
-        return options;
-      },
-      events);
+  AgentFleet fleet(loop, [](int agent) { return behind_ssh(agent, {"no-such-ssh"}); }, events);
   for (int agent = 0; agent < events.count; ++agent) fleet.start(agent);
   events.inside_start = false;
   loop::Timer deadline(loop.get(), [&] { loop.stop(); });
@@ -67,15 +69,7 @@ TEST_CASE("AgentFleet has 64 logins under way at most, and the next begins when 
       loop,
       [&](int agent) {
         ++started;
-        AgentLinkOptions options;
-        options.agent = agent;
-        options.host = "h" + std::to_string(agent);
-        options.is_remote = true;
-        options.over_ssh = true;
-        options.file = "cat";  // says nothing, and ends with its input
-        options.argv = {"cat"};
-        options.cookie = std::string(32, '0');
-        return options;
+        return behind_ssh(agent, {"cat"});  // says nothing, and ends with its input
       },
       events);
   for (int agent = 0; agent < 70; ++agent) fleet.start(agent);
@@ -95,16 +89,9 @@ TEST_CASE("AgentFleet tries nobody again once all are dropped", "[job]") {
   int started = 0;
   AgentFleet fleet(
       loop,
-      [&](int) {
+      [&](int agent) {
         ++started;
-        AgentLinkOptions options;
-        options.host = "h0";
-        options.is_remote = true;
-        options.over_ssh = true;
-        options.file = "sh";
-        options.argv = {"sh", "-c", "echo Connection reset by peer >&2; exit 255"};
-        options.cookie = std::string(32, '0');
-        return options;
+        return behind_ssh(agent, {"sh", "-c", "echo Connection reset by peer >&2; exit 255"});
       },
       events);
   fleet.start(0);
@@ -137,13 +124,8 @@ struct TreeEvents : AgentFleetEvents {
   void fleet_is_flat(const std::string& why) override { said.push_back("flat: " + why); }
   AgentLinkOptions options_of(int agent) const {
     const std::string end = agent == 0 ? "exec cat > /dev/null" : "exec sleep 1000";
-    AgentLinkOptions options;
-    options.agent = agent;
-    options.host = "h" + std::to_string(agent);
-    options.is_remote = true;
-    options.file = "sh";
-    options.argv = {"sh", "-c", "cat " + (agent == 0 ? inner : leaf)->path() + "; " + end};
-    options.cookie = std::string(32, '0');
+    auto options = behind_ssh(agent, {"sh", "-c", "cat " + (agent == 0 ? inner : leaf)->path() + "; " + end});
+    options.over_ssh = false;
     return options;
   }
   std::vector<std::string> run(ByteSpan frames, std::size_t events, Millis patience = Millis(20000)) {

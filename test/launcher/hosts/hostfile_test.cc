@@ -94,11 +94,11 @@ TEST_CASE("read_hostfile names the file in its errors", "[unit][hosts]") {
           file.path() + ":2: 'oops' is not a number of slots from 1 to 4096");
   REQUIRE(read_hostfile(file.path() + ".none").status().message() ==
           "hostfile '" + file.path() + ".none': No such file or directory");
-  REQUIRE(read_hostfile(file.directory()).status().message() == "hostfile '" + file.directory() + "': is a directory");
+  REQUIRE(read_hostfile(file.directory()).status().message() == "hostfile '" + file.directory() + "': Is a directory");
   const TempFile pipe("");
   std::remove(pipe.path().c_str());
   REQUIRE(::mkfifo(pipe.path().c_str(), 0600) == 0);
-  REQUIRE(read_host_text(pipe.path(), HostText::kFileOnly).status().message() ==
+  REQUIRE(read_host_text(pipe.path(), InputKind::kFileOnly).status().message() ==
           "hostfile '" + pipe.path() + "': is no regular file, and only such a file can be read again and again");
   const TempFile good("a slots=2\n");
   REQUIRE(read_hostfile(good.path()).value().size() == 1);

@@ -10,6 +10,7 @@
 #include "launcher/process/console.h"
 #include "launcher/process/input_reader.h"
 #include "launcher/process/main_loop.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/signal_watcher.h"
 #include "runtime/loop/timer.h"
 

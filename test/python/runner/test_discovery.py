@@ -10,6 +10,7 @@ import pytest
 
 from horovod.runner.elastic import discovery
 from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery, HostDiscoveryScript
+from jobs import program
 
 
 def of_script(text: str) -> dict[str, int]:
@@ -19,9 +20,7 @@ def of_script(text: str) -> dict[str, int]:
 def test_a_script_prints_hosts_with_or_without_slots(tmp_path: Path) -> None:
     assert of_script(r"printf 'b:2\n\n  a \r\nc-1.x:0\nb:4'") == {"b": 6, "a": 3, "c-1.x": 0}
     assert of_script("true") == {}
-    file = tmp_path / "two words.sh"
-    file.write_text("#!/bin/sh\necho host-1:$1\n")
-    file.chmod(0o755)
+    file = Path(program(tmp_path / "two words.sh", "#!/bin/sh\necho host-1:$1\n"))
     script = HostDiscoveryScript(f"'{file}' 5", 1)
     assert isinstance(script, HostDiscovery)
     assert script.find_available_hosts_and_slots() == {"host-1": 5}

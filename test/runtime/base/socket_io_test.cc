@@ -54,7 +54,14 @@ TEST_CASE("A wait on a socket ends when it is woken, with bytes there or not", "
   const Bytes more(std::size_t{8} << 20);  // than the socket takes
   CHECK(send_all(pair.one.get(), more, late(), wake.other.get()).code() == StatusCode::kAborted);
   CHECK(send_all(pair.one.get(), more, soon(), -1).code() == StatusCode::kTimeout);
-  CHECK(wait_for_socket(-1, 0, soon(), -1).code() == StatusCode::kTimeout);
+}
+
+TEST_CASE("A pause ends with its time, with the deadline, and when it is woken", "[unit][base]") {
+  const Pair wake;
+  CHECK(pause_for(Millis(1), late(), wake.other.get()).is_ok());
+  CHECK(pause_for(Millis(60'000), soon(), -1).is_ok());
+  REQUIRE(send_all(wake.one.get(), as_bytes("x"), late(), -1).is_ok());
+  CHECK(pause_for(Millis(60'000), late(), wake.other.get()).code() == StatusCode::kAborted);
 }
 
 TEST_CASE("What a socket says about its peer is a loss, what it says about us is not", "[unit][base]") {

@@ -322,36 +322,25 @@ TEST_CASE("Joined ranks take part in Adasum with zeros", "[multi][engine]") {
 TEST_CASE("Hierarchical Adasum averages the ranks of a host", "[multi][engine]") {
   JobFixture job(4);
   Problems problems;
-  const auto two_hosts = [](config::RuntimeConfig& config) {
-    config.hierarchical_allreduce = true;
-    config.hostname = config.rank < 2 ? "a" : "b";
+  const auto reduce = [&](const char* host_of_rank, float expected) {
+    job.run(
+        [&](Session& session) {
+          Values data(4, 0.0F);
+          data[static_cast<std::size_t>(session.topology().rank)] = 2.0F;
+          problems.expect_ok(wait(session.enqueue(allreduce("a", data, ReduceOp::kAdasum))), "adasum");
+          problems.expect(data == Values(4, expected), "the sum of all, or of each host's average");
+        },
+        [&](config::RuntimeConfig& config) {
+          config.log_level = LogLevel::kWarning;
+          config.hierarchical_allreduce = true;
+          config.hostname = std::string(1, host_of_rank[config.rank]);
+        });
+    for (const std::string& error : job.errors()) CHECK(error == "");
+    CHECK(problems.text() == "");
   };
-  job.run(
-      [&](Session& session) {
-        Values data(4, 0.0F);
-        data[static_cast<std::size_t>(session.topology().rank)] = 2.0F;
-        problems.expect_ok(wait(session.enqueue(allreduce("a", data, ReduceOp::kAdasum))), "adasum");
-        problems.expect(data == Values(4, 1.0F), "each host's average, and their sum");
-      },
-      two_hosts);
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
-
+  reduce("aabb", 1.0F);
   // Ranks dealt out to the hosts in turn: all are combined.
   CapturedLog log;
-  job.run(
-      [&](Session& session) {
-        Values data(4, 0.0F);
-        data[static_cast<std::size_t>(session.topology().rank)] = 2.0F;
-        problems.expect_ok(wait(session.enqueue(allreduce("a", data, ReduceOp::kAdasum))), "adasum");
-        problems.expect(data == Values(4, 2.0F), "the sum of all");
-      },
-      [](config::RuntimeConfig& config) {
-        config.log_level = LogLevel::kWarning;
-        config.hierarchical_allreduce = true;
-        config.hostname = config.rank % 2 == 0 ? "a" : "b";
-      });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
+  reduce("abab", 2.0F);
   CHECK_THAT(log.text(), Catch::Contains("numbered host by host: rank 2 is on the host of rank 0"));
 }

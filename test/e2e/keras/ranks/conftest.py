@@ -26,7 +26,7 @@ OTHERS = {
 }
 
 collect_ignore_glob = [] if BACKEND in OTHERS else ["*"]
-pytest.register_assert_rewrite("keras_face", "keras_mistakes", "keras_saving", "keras_elastic")
+pytest.register_assert_rewrite("keras_face", "keras_callbacks", "keras_mistakes", "keras_saving", "keras_elastic")
 
 
 class _Hiding:

@@ -13,7 +13,7 @@ import torch
 import horovod.torch as hvd
 from buckets import VIEWS, are_views, gradients_of, pair, take_steps
 from horovod.torch import _buckets
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, twin_backward, wrap
+from training import assert_all_ranks_hold, assert_close, backward_both, batch, loss, net, wrap
 
 
 def test_another_session_gets_other_buckets() -> None:
@@ -26,10 +26,7 @@ def test_another_session_gets_other_buckets() -> None:
             for parameter, grad in zip(model.parameters(), old, strict=True):
                 assert hvd.size() == 1 or parameter.grad is not grad
                 assert torch.equal(parameter.grad, grad)
-        optimizer.zero_grad()
-        twin_optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
-        twin_backward(twin, step)
+        backward_both(model, optimizer, twin, twin_optimizer, step)
         optimizer.step()
         twin_optimizer.step()
     assert_close(model, twin)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import horovod.torch as hvd
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, twin_backward, wrap
+from training import assert_all_ranks_hold, assert_close, backward_both, batch, loss, net, twin_backward, wrap
 
 
 def clip(model: nn.Module) -> None:
@@ -78,10 +78,7 @@ def test_finishing_in_backward_makes_clipping_right() -> None:
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9), synchronize_in_backward=True)
     twin_optimizer = torch.optim.SGD(twin.parameters(), lr=0.5, momentum=0.9)
     for step in range(4):
-        optimizer.zero_grad()
-        twin_optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
-        twin_backward(twin, step)
+        backward_both(model, optimizer, twin, twin_optimizer, step)
         if step == 2:  # the old recipe does no harm
             optimizer.synchronize()
         clip(model)

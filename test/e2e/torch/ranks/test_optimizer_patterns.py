@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
-from training import assert_all_ranks_hold, assert_close, batch, loss, net, train_with_scaler, twin_backward, wrap
+from training import assert_all_ranks_hold, assert_close, backward_both, batch, loss, net, train_with_scaler, wrap
 
 
 def test_clipping() -> None:
@@ -22,10 +22,7 @@ def test_clipping() -> None:
     optimizer, twin_optimizer = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, twin))
     optimizer = wrap(model, optimizer)
     for step in range(2):
-        optimizer.zero_grad()
-        twin_optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
-        twin_backward(twin, step)
+        backward_both(model, optimizer, twin, twin_optimizer, step)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             optimizer.synchronize()
@@ -115,10 +112,7 @@ def test_schedulers_change_the_rate_of_the_wrapper() -> None:
     for make in makers:
         schedulers = make(optimizer), make(twin_optimizer)
         for step in range(3):
-            optimizer.zero_grad()
-            twin_optimizer.zero_grad()
-            loss(model, batch(hvd.rank(), step)).backward()
-            twin_backward(twin, step)
+            backward_both(model, optimizer, twin, twin_optimizer, step)
             optimizer.step()
             twin_optimizer.step()
             for scheduler in schedulers:

@@ -39,14 +39,19 @@ def twin_backward(twin: nn.Module, step: int) -> None:
     loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
 
 
+def backward_both(model: nn.Module, optimizer: Any, twin: nn.Module, twin_optimizer: Any, step: int) -> None:
+    """Fresh gradients: of the model for this rank's batch, of its twin for those of all ranks."""
+    optimizer.zero_grad()
+    twin_optimizer.zero_grad()
+    loss(model, batch(hvd.rank(), step)).backward()
+    twin_backward(twin, step)
+
+
 def train_both(model: nn.Module, optimizer: Any, twin: nn.Module, twin_optimizer: Any, steps: int = 3) -> None:
-    """The model on this rank's batches, its twin on those of all ranks: they stay equal."""
+    """They stay equal."""
     for step in range(steps):
-        optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
+        backward_both(model, optimizer, twin, twin_optimizer, step)
         optimizer.step()
-        twin_optimizer.zero_grad()
-        twin_backward(twin, step)
         twin_optimizer.step()
     assert_close(model, twin, rtol=1e-9, atol=1e-12)
 

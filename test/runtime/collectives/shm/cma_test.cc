@@ -196,22 +196,15 @@ TEST_CASE("Aborts that come at any moment of readings end them", "[multi][collec
   for (int turn = 0; turn < 50; ++turn) {
     const ShmRanks ranks(2, 0, [](int) { return CmaOptions{.use = true}; });
     std::atomic<int> ended{0};
-    std::vector<std::unique_ptr<ShmBackend>> backends;
-    for (int rank = 0; rank < 2; ++rank) backends.push_back(ranks.backend(ranks.all(), rank));
-    {
-      std::vector<std::jthread> threads;
-      for (int rank = 0; rank < 2; ++rank) {
-        threads.push_back(start_thread("rank", [&, rank](const std::stop_token&) {
+    ranks.run(
+        [&](int, ShmBackend& backend) {
           std::vector<float> data(static_cast<std::size_t>(turn % 2 == 0 ? 3000 : 200000));
           const CollectiveCall call{
               .op = OpType::kAllreduce, .output = data.data(), .count = static_cast<std::int64_t>(data.size())};
-          while (run_call(*backends[static_cast<std::size_t>(rank)], call).is_ok()) continue;
+          while (run_call(backend, call).is_ok()) continue;
           ++ended;
-        }));
-      }
-      for (int i = 0; i < turn; ++i) std::this_thread::yield();
-      for (const auto& backend : backends) backend->abort(Status::aborted("enough"));
-    }
+        },
+        turn);
     CHECK(ended == 2);
   }
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -41,8 +42,9 @@ class ShmRanks {
     std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
   }
-  // Runs `body` for every rank, on a thread and with a backend of the set of all, and waits for all.
-  void run(const std::function<void(int rank, ShmBackend& backend)>& body) const {
+  // Runs `body` for every rank, on a thread and with a backend of the set of all, and waits for all; with a moment,
+  // aborts them all after so many turns of other threads.
+  void run(const std::function<void(int rank, ShmBackend& backend)>& body, std::optional<int> moment = {}) const {
     std::vector<std::unique_ptr<ShmBackend>> backends;
     for (int rank = 0; rank < size_; ++rank) backends.push_back(backend(all(), rank));
     std::vector<std::jthread> threads;
@@ -51,6 +53,9 @@ class ShmRanks {
         body(rank, *backends[static_cast<std::size_t>(rank)]);
       }));
     }
+    if (!moment) return;
+    for (int i = 0; i < *moment; ++i) std::this_thread::yield();
+    for (const auto& backend : backends) backend->abort(Status::aborted("enough"));
   }
 
  private:

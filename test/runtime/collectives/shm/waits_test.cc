@@ -59,23 +59,16 @@ TEST_CASE("Aborts that come at any moment of running calls end them", "[multi][c
   for (int turn = 0; turn < 50; ++turn) {
     const ShmRanks ranks(2, 1U << 20);
     std::atomic<int> ended{0};
-    std::vector<std::unique_ptr<ShmBackend>> backends;
-    for (int rank = 0; rank < 2; ++rank) backends.push_back(ranks.backend(ranks.all(), rank));
-    {
-      std::vector<std::jthread> threads;
-      for (int rank = 0; rank < 2; ++rank) {
-        threads.push_back(start_thread("rank", [&, rank](const std::stop_token&) {
+    ranks.run(
+        [&](int rank, ShmBackend& backend) {
           std::vector<float> data(static_cast<std::size_t>(turn % 2 == 0 ? 1 : 200000));
           CollectiveCall call = sum_of(data);
           const auto shared = ranks.arena(rank).take(data.size() * sizeof(float));
           if (turn % 4 == 1) call.output = shared.get();
-          while (run_call(*backends[static_cast<std::size_t>(rank)], call).is_ok()) continue;
+          while (run_call(backend, call).is_ok()) continue;
           ++ended;
-        }));
-      }
-      for (int i = 0; i < turn; ++i) std::this_thread::yield();
-      for (const auto& backend : backends) backend->abort(Status::aborted("enough"));
-    }
+        },
+        turn);
     CHECK(ended == 2);
   }
 }

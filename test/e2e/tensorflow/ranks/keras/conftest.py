@@ -12,7 +12,7 @@ import tensorflow as tf
 import horovod.tensorflow.keras as hvd
 from tf_world import KERAS_3
 
-pytest.register_assert_rewrite("keras_face", "keras_mistakes", "keras_saving", "keras_elastic")
+pytest.register_assert_rewrite("keras_face", "keras_callbacks", "keras_mistakes", "keras_saving", "keras_elastic")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Metrics of an epoch are the averages of those of the ranks, also of the epoch that broadcasts; others see averages."""
+"""Checkpoints follow the averages of the ranks' metrics; a broadcast leaves out what is each rank's own."""
 
 from __future__ import annotations
 
@@ -19,18 +19,6 @@ keras = tf.keras
 callbacks = hvd_keras.callbacks
 
 
-class Seen(keras.callbacks.Callback):  # type: ignore[misc,name-defined]
-    """What a callback after MetricAverageCallback finds in the logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logs: list[dict[str, Any]] = []
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        del epoch
-        self.logs.append(dict(logs))
-
-
 def still(rate: float = 0.0) -> Any:
     """A model whose outputs are zero; it does not move with a rate of zero."""
     model = keras.Sequential(
@@ -40,34 +28,6 @@ def still(rate: float = 0.0) -> Any:
         hvd_keras.DistributedOptimizer(keras.optimizers.SGD(rate)), loss="mean_squared_error", metrics=["mae"]
     )
     return model
-
-
-def mean(of_rank: Any) -> float:
-    return float(np.mean([of_rank(rank) for rank in range(hvd.size())]))
-
-
-def test_every_metric_is_averaged_in_every_epoch() -> None:
-    rank, seen = hvd.rank(), Seen()
-    x, y = np.ones((4, 1), np.float32), np.full((4, 1), rank + 1.0, np.float32)
-    history = still().fit(
-        x,
-        y,
-        batch_size=1,
-        epochs=2,
-        verbose=0,
-        validation_data=(x, 2 * y),
-        callbacks=[callbacks.BroadcastGlobalVariablesCallback(0), callbacks.MetricAverageCallback(), seen],
-    )
-    expected = {
-        "loss": mean(lambda r: (r + 1.0) ** 2),
-        "mae": mean(lambda r: r + 1.0),
-        "val_loss": mean(lambda r: 4 * (r + 1.0) ** 2),
-        "val_mae": mean(lambda r: 2 * (r + 1.0)),
-    }
-    for logs in seen.logs:
-        assert {name: logs[name] for name in expected} == pytest.approx(expected)
-    for name, value in expected.items():
-        assert history.history[name] == pytest.approx([value, value])
 
 
 def test_checkpoints_follow_the_averages(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "launcher/process/input_reader.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/wipe.h"
 
 using namespace hvd;
-using namespace hvd::launcher;
 
 namespace {
 
@@ -17,7 +16,7 @@ std::uint8_t secret(std::size_t at) { return static_cast<std::uint8_t>(at * 37 +
 
 }  // namespace
 
-TEST_CASE("Memory that held input is wiped when it grows and when it goes", "[unit][process]") {
+TEST_CASE("Memory that held input is wiped when it grows and when it goes", "[unit][base]") {
   std::map<off_t, std::size_t> used;  // the addresses where the bytes were, with how many
   {
     WipedBytes bytes;
