@@ -17,8 +17,7 @@ from horovod._common.native import core
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
-from horovod.torch._gradients import TOO_MANY_PASSES
-from horovod.torch._hooks import Hooks
+from horovod.torch._hooks import Hooks, too_many_passes
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._session import session_number
 from horovod.torch._wrapping import (
@@ -112,7 +111,7 @@ class AdasumOptimizer(Optimizer):
     def _ready(self, parameter: torch.Tensor) -> None:
         delta = self._deltas[id(parameter)]
         if delta.passes_left <= 0:
-            raise AssertionError(TOO_MANY_PASSES)
+            raise too_many_passes()
         delta.passes_left -= 1
         self._session = session_number()
         if delta.passes_left == 0:

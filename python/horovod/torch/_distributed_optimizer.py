@@ -70,12 +70,12 @@ class _DistributedOptimizer(Optimizer):
         self._should_synchronize = True
         self._synchronized = False
         self._reducer = None
+        groups = self._group_lists()
+        self._settings = replace(settings, groups=groups)  # for copies, which one rank alone may make, in any world
         if is_distributed(self._process_set):
             self._reducer = GradientReducer(settings.gradients, settings.passes, settings.in_backward)
             for parameter in parameters_of(self):
                 self._reducer.attach(parameter, names[parameter])
-            groups = self._group_lists()
-            self._settings = replace(settings, groups=groups)  # for copies, which one rank alone may make
             for group in groups or []:
                 self._reducer.group(group)
 
@@ -83,10 +83,12 @@ class _DistributedOptimizer(Optimizer):
         groups = self._settings.groups
         if not isinstance(groups, int):
             return groups
-        # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
-        members = self._process_set.ranks or [0]
         by_name = {self._parameter_names[p]: p for p in parameters_of(self) if p.requires_grad}
-        order = broadcast_object(list(by_name), members[0], "DistributedOptimizer.groups", self._process_set)
+        order = list(by_name)
+        if is_distributed(self._process_set):
+            # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
+            members = self._process_set.ranks or [0]
+            order = broadcast_object(order, members[0], "DistributedOptimizer.groups", self._process_set)
         return split_list([by_name[name] for name in order if name in by_name], groups)
 
     @property
@@ -193,9 +195,9 @@ class _DistributedOptimizer(Optimizer):
             reducer.discard_reduced()
             if decides_by_loss:
                 own = loss if isinstance(loss, torch.Tensor) else torch.tensor(loss, device="cpu")
-                own = own.detach().double().reshape(1)
-                average = unscaled(Average, self._process_set)
-                loss = reduce_now(own, "DistributedOptimizer.loss", average)
+                one = own.detach().double().reshape(1)
+                average = reduce_now(one, "DistributedOptimizer.loss", unscaled(Average, self._process_set))
+                loss = average.reshape(own.shape).to(own) if own is loss else average.item()
             return loss
 
         return reduced

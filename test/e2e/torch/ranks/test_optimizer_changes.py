@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
+from horovod.torch import _distributed_optimizer
 from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
 
 
@@ -144,3 +146,20 @@ def test_a_scheduler_made_before_wrapping_goes_on_after_loading(op: int) -> None
             scheduler.step()
             assert optimizer.param_groups[0]["lr"] == 0.2
     assert_close(model, twin, rtol=0.0, atol=0.0)
+
+
+def test_groups_cut_in_a_world_of_one_rank_need_no_other_in_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank may unpickle such an optimizer alone, and all of them train."""
+    model = net()
+    with monkeypatch.context() as alone:
+        alone.setattr(_distributed_optimizer, "is_distributed", lambda _: False)
+        saved = pickle.dumps((model, wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), groups=2)))
+    with monkeypatch.context() as silent:
+        silent.setattr(_distributed_optimizer, "broadcast_object", lambda *_: pytest.fail("asks other ranks"))
+        model, optimizer = pickle.loads(saved)
+    for step in range(2):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+    assert [len(group) for group in optimizer._settings.groups] == [2, 2]
+    assert_all_ranks_hold(model)
