@@ -17,8 +17,8 @@ from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
 from horovod._keras.reduction import Keras3Backend, Reduction
+from horovod.torch._broadcast import InPlaceBroadcasts
 from horovod.torch.compression import Compression
-from horovod.torch.functions import _InPlaceBroadcasts
 
 __all__ = ["BACKEND"]
 
@@ -107,7 +107,7 @@ class _Torch(Keras3Backend):
         return _LocalPasses(options, reduce)
 
     def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
-        batch = _InPlaceBroadcasts(root_rank)
+        batch = InPlaceBroadcasts(root_rank)
         for position, variable in enumerate(variables):
             batch.add(variable.value, f"HorovodBroadcast_{position}")
         batch.finish()

@@ -1,16 +1,18 @@
-"""Broadcast in its four public forms, and the barrier."""
+"""Broadcast in its four public forms and of many tensors in place, and the barrier."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
 from horovod._common.calls import Call, Reduction, no_reduction, run_without_tensor, set_id, unscaled
+from horovod._common.handles import wait_for_all
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import register_handle, run, run_differentiably, submit
+from horovod.torch._session import handles, register_handle, run, run_differentiably, submit
 
 
 class _Broadcast(torch.autograd.Function):
@@ -97,6 +99,29 @@ def broadcast_async_(
     broadcast_().
     """
     return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor))
+
+
+class InPlaceBroadcasts:
+    """Broadcasts that overwrite tensors of any strides; finish() waits for all, then raises the first error."""
+
+    def __init__(self, root_rank: int) -> None:
+        self._root_rank = root_rank
+        self._started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def add(self, tensor: torch.Tensor, name: str | None) -> None:
+        contiguous = tensor.detach().contiguous()
+        handle = broadcast_async_(contiguous, self._root_rank, name)
+        self._started.append((handle, tensor, contiguous))
+
+    def finish(self) -> None:
+        wait_for_all(functools.partial(self._finish, *started) for started in self._started)
+
+    @staticmethod
+    def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
+        handles.synchronize(handle)
+        if contiguous.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(contiguous)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
