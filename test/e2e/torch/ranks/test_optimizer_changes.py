@@ -42,6 +42,44 @@ def test_parameters_added_later_are_reduced_also_when_their_names_were_given(opt
     assert_all_ranks_hold(model)
 
 
+WAYS: dict[str, Any] = {
+    "through the wrapped one": lambda inner, outer, layer: inner.add_param_group({"params": layer.parameters()}),
+    "into a list": lambda inner, outer, layer: outer.param_groups[0]["params"].extend(layer.parameters()),
+    "as a new list": lambda inner, outer, layer: outer.param_groups[0].update(params=list(layer.parameters())),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"op": hvd.Adasum}, {"synchronize_in_backward": True}], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("named", [True, False])
+def test_parameters_are_reduced_however_they_came(way: str, options: dict[str, Any], named: bool) -> None:
+    model = Two()
+    inner = torch.optim.SGD(model.first.parameters(), lr=0.1)
+    names = {"named_parameters": model.named_parameters()} if named else {}
+    optimizer = hvd.DistributedOptimizer(inner, **names, **options)
+    for step in range(3):
+        if step == 1:
+            WAYS[way](inner, optimizer, model.second)
+        optimizer.zero_grad()
+        model(batch(hvd.rank(), step)).square().mean().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+
+
+def test_parameters_that_come_after_backward_has_reduced_the_others_are_refused() -> None:
+    model = Two()
+    optimizer = wrap(model, torch.optim.SGD(model.first.parameters(), lr=0.1), synchronize_in_backward=True)
+    model(batch(hvd.rank(), 0)).square().mean().backward()
+    optimizer.param_groups[0]["params"].extend(model.second.parameters())
+    if hvd.size() > 1:
+        with pytest.raises(RuntimeError, match="after adding parameters, before"):
+            optimizer.step()
+    optimizer.zero_grad()
+    model(batch(hvd.rank(), 0)).square().mean().backward()
+    optimizer.step()
+    assert_all_ranks_hold(model)
+
+
 @pytest.mark.parametrize("compression", ["none", "fp16"])
 def test_gradients_of_a_parameter_whose_shape_changed_are_whole(compression: str) -> None:
     parameter = nn.Parameter(torch.zeros(4))
