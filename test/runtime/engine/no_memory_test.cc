@@ -181,6 +181,50 @@ bool end_fails(const End& end, int own, bool is_attached, int number) {
   return has_failed;
 }
 
+// Its calls end when the test says so.
+class HeldBackend final : public collectives::HostBackend {
+ public:
+  struct Call {
+    collectives::Completion done;
+    Event started;
+  };
+  explicit HeldBackend(Call& call) : call_(call) {}
+  std::string_view name() const override { return "held"; }
+  std::string why_not(const collectives::CallTraits&) const override { return ""; }
+  void start(const collectives::CollectiveCall&, collectives::Completion done) override {
+    call_.done = std::move(done);
+    call_.started.set();
+  }
+  void abort(const Status&) override {}
+
+ private:
+  Call& call_;
+};
+
+bool collective_fails(int number) {
+  INFO("allocation " << number);
+  std::vector<float> data(1);
+  HeldBackend::Call call;
+  Rank rank(1, 2, [&call](const topology::ProcessSet&) {
+    std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
+    backends.push_back(std::make_unique<HeldBackend>(call));
+    return std::make_shared<collectives::BackendList>(std::move(backends));
+  });
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  const auto handle = rank.table.add(test::allreduce(kName, data));
+  REQUIRE(handle.is_ok());
+  rank.engine.notify();
+  tell(rank, 0, wire::encode(release(false)), -1);
+  REQUIRE(call.started.wait_for(kLimit));
+  const bool has_failed = runs_out(rank, number, [&] {
+    call.done(Status::internal(kName));
+    REQUIRE(handle.value()->wait_for(kLimit));
+  });
+  CHECK_FALSE(handle.value()->status().is_ok());
+  CHECK((has_failed || !rank.engine.stopped().is_set()));  // then rank 0 stops it
+  return has_failed;
+}
+
 TEST_CASE("Wherever an engine gets no memory, nothing waits for ever", "[engine]") {
   const int own = GENERATE(0, 1);
   const bool in_second = GENERATE(false, true);
@@ -196,6 +240,12 @@ TEST_CASE("An engine that gets no memory for its end ends all the same", "[engin
   int number = 0;
   while (end_fails(end, own, is_attached, number)) ++number;
   CHECK((number > 5 || !is_attached));
+}
+
+TEST_CASE("What it is told of a collective that failed ends too, without memory", "[engine]") {
+  int number = 0;
+  while (collective_fails(number)) ++number;
+  CHECK(number > 5);
 }
 
 TEST_CASE("Nor do changes of process sets", "[engine]") {
