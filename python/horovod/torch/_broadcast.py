@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -101,27 +102,25 @@ def broadcast_async_(
     return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor))
 
 
-class InPlaceBroadcasts:
-    """Broadcasts that overwrite tensors of any strides; finish() waits for all, then raises the first error."""
+def broadcast_each_(named: Iterable[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
+    """Overwrites tensors of any strides under these names, waits for all, and raises the first error.
 
-    def __init__(self, root_rank: int) -> None:
-        self._root_rank = root_rank
-        self._started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+    Where one is refused, it waits for those before it: their names are free again, and nothing writes to them later.
+    """
+    started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+    try:
+        for name, tensor in named:
+            contiguous = tensor.detach().contiguous()
+            started.append((broadcast_async_(contiguous, root_rank, name), tensor, contiguous))
+    finally:
+        wait_for_all(functools.partial(_finish, *each) for each in started)
 
-    def add(self, tensor: torch.Tensor, name: str | None) -> None:
-        contiguous = tensor.detach().contiguous()
-        handle = broadcast_async_(contiguous, self._root_rank, name)
-        self._started.append((handle, tensor, contiguous))
 
-    def finish(self) -> None:
-        wait_for_all(functools.partial(self._finish, *started) for started in self._started)
-
-    @staticmethod
-    def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
-        handles.synchronize(handle)
-        if contiguous.data_ptr() != tensor.data_ptr():
-            with torch.no_grad():
-                tensor.copy_(contiguous)
+def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
+    handles.synchronize(handle)
+    if contiguous.data_ptr() != tensor.data_ptr():
+        with torch.no_grad():
+            tensor.copy_(contiguous)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -14,7 +14,7 @@ from horovod._common import objects
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
 from horovod.torch._allgather import gather_with_rows
-from horovod.torch._broadcast import InPlaceBroadcasts, broadcast_
+from horovod.torch._broadcast import broadcast_, broadcast_each_
 from horovod.torch._join import join
 
 __all__ = [
@@ -56,10 +56,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"broadcast_parameters: {name!r} is a {type(tensor).__name__}, not a tensor")
-    batch = InPlaceBroadcasts(root_rank)
-    for name, tensor in named:
-        batch.add(tensor, name)
-    batch.finish()
+    broadcast_each_(named, root_rank)
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch.nn.Module | None = None) -> None:
@@ -77,10 +74,7 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
     root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
     if not is_root:
         _optimizer_state.apply_described(optimizer, root_state)
-    batch = InPlaceBroadcasts(root_rank)
-    for name, tensor in _optimizer_state.tensors(optimizer):
-        batch.add(tensor, name)
-    batch.finish()
+    broadcast_each_(_optimizer_state.tensors(optimizer), root_rank)
 
 
 def join_and_broadcast(model: torch.nn.Module, optimizer: Optimizer | None = None) -> int:
