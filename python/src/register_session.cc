@@ -1,8 +1,7 @@
 #include <pybind11/stl.h>
 
-#include <cerrno>
 #include <chrono>
-#include <new>
+#include <exception>
 #include <optional>
 #include <stop_token>
 #include <system_error>
@@ -45,8 +44,8 @@ Result<std::unique_ptr<Session>> find_and_start(config::RuntimeConfig config, co
   return session;
 } catch (const std::system_error& e) {  // of the meeting, as in Session::start
   return Status::from_errno("what finding the job needs", e.code().value());
-} catch (const std::bad_alloc&) {
-  return Status::from_errno("what finding the job needs", ENOMEM);
+} catch (const std::exception& e) {
+  return Status::from_exception(e).annotate("what finding the job needs");
 }
 
 // Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as

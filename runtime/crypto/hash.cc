@@ -5,13 +5,14 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
-#include <new>
+#include "runtime/crypto/openssl_failure.h"
 
 namespace hvd::crypto {
 
 Digest sha256(ByteSpan data) {
   Digest out;
-  SHA256(data.data(), data.size(), out.data());
+  ERR_clear_error();
+  if (SHA256(data.data(), data.size(), out.data()) == nullptr) throw_openssl_failure("SHA-256");
   return out;
 }
 
@@ -21,9 +22,10 @@ Digest hmac_sha256(const Secret& key, std::initializer_list<ByteSpan> parts) {
   for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
   Digest out;
   unsigned int size = 0;
+  ERR_clear_error();
   const auto* made = HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(key.bytes().size()), all.data(),
                           all.size(), out.data(), &size);
-  if (made == nullptr) throw std::bad_alloc();  // nothing else can fail of these arguments
+  if (made == nullptr) throw_openssl_failure("HMAC-SHA256");
   HVD_CHECK(size == out.size(), "HMAC-SHA256 has another size");
   return out;
 }

@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/wipe.h"
 #include "runtime/crypto/hash.h"
+#include "runtime/crypto/openssl_failure.h"
 
 namespace hvd::crypto {
 
@@ -115,6 +115,7 @@ Secret Secret::derive(std::string_view purpose, std::uint64_t epoch) const {
   const std::string info = std::string(purpose) + "|" + std::to_string(epoch);
   auto place = std::make_shared<Place>(place_->pages());
   std::size_t size = kSecretSize;
+  ERR_clear_error();
   EVP_PKEY_CTX* context = EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr);
   const bool ok = context != nullptr && EVP_PKEY_derive_init(context) > 0 &&
                   EVP_PKEY_CTX_set_hkdf_md(context, EVP_sha256()) > 0 &&
@@ -123,7 +124,7 @@ Secret Secret::derive(std::string_view purpose, std::uint64_t epoch) const {
                                               static_cast<int>(info.size())) > 0 &&
                   EVP_PKEY_derive(context, place->key().data(), &size) > 0;
   EVP_PKEY_CTX_free(context);
-  if (!ok) throw std::bad_alloc();  // nothing else can fail of these arguments
+  if (!ok) throw_openssl_failure("HKDF-SHA256");
   HVD_CHECK(size == kSecretSize, "HKDF-SHA256 has another size");
   return Secret(std::move(place));
 }

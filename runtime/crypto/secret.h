@@ -26,7 +26,7 @@ class Secret {
 
   ByteSpan bytes() const;
   // An independent key for one purpose: HKDF-SHA256(secret, info = "<purpose>|<epoch>"). Keys of one epoch are useless
-  // in another, which is what fences a stale process off. std::bad_alloc, as OpenSSL takes memory of its own.
+  // in another, which is what fences a stale process off. Throws as hmac_sha256() does.
   Secret derive(std::string_view purpose, std::uint64_t epoch) const;
   // An independent key for what was agreed on: HMAC-SHA256(secret, parts), as hmac_sha256() has them.
   Secret derive(std::initializer_list<ByteSpan> parts) const;

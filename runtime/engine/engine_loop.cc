@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -74,8 +73,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, Smal
   if (options_.core) loop_.post([core = *options_.core] { pin_this_thread(core); });
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
-    watch_timer_.emplace(loop_.uv(), [this] { watch(); });
-    lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
+    watch_timer_.emplace(loop_.uv(), [this] { guard([this] { watch(); }); });
+    lane_grace_.emplace(loop_.uv(), [this] { guard([this] { lane_grace_over(); }); });
     idle_pages_.emplace(loop_.uv(), [this] {
       small_.give_up(SteadyClock::now() - kIdlePagesPeriod);  // what nobody waits for
       const bool is_more = options_.pages->release_idle(SteadyClock::now());
@@ -96,7 +95,9 @@ Executor::Events EngineLoop::executor_events() {
     loop_.post([this, context_id] { executor_.reap(context_id); });
   };
   events.failed = [this](const Status& why, std::vector<PendingOperationPtr> operations) {
-    loop_.post([this, why, operations = std::move(operations)] { lane_failed(why, operations); });
+    loop_.post([this, why, operations = std::move(operations)] {
+      if (!guard([&] { lane_failed(why, operations); })) table_.complete(operations, why);
+    });
   };
   return events;
 }
@@ -134,19 +135,9 @@ void EngineLoop::notify() {
 
 void EngineLoop::request_shutdown() {
   loop_.post([this] {
-    worker_.request_shutdown();
+    guard([this] { worker_.request_shutdown(); });
     pump();
   });
-}
-
-template <typename Work>
-void EngineLoop::guard(Work&& work) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    if (!attached_ || stop_reason_) throw;  // nobody to tell, or what tells them needs memory itself
-    out_of_memory();
-  }
 }
 
 void EngineLoop::pump() {
@@ -238,9 +229,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   check_thread();
   HVD_FAILPOINT("engine.deliver");
   if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
-  for (const auto& outgoing : router_.route(decision)) {
-    for (const int child : outgoing.children) send(child, outgoing.message);
-  }
+  pass_on(decision);
   if (relay_) {
     if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   }
@@ -259,10 +248,16 @@ void EngineLoop::deliver(wire::Decision decision) {
   set_changes_.complete(output.value().set_decisions);
 }
 
+void EngineLoop::pass_on(const wire::Decision& decision) {
+  for (const auto& outgoing : router_.route(decision)) {
+    for (const int child : outgoing.children) send(child, outgoing.message);
+  }
+}
+
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   check_thread();
   if (!attached_) {
-    early_.push_back({from_rank, Bytes(message.begin(), message.end()), std::nullopt});
+    guard([&] { early_.push_back({from_rank, Bytes(message.begin(), message.end()), std::nullopt}); });
     return;
   }
   traffic_.messages_received.fetch_add(1, std::memory_order_relaxed);
@@ -299,7 +294,7 @@ void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id
   // The lane of a removed set may end when its id belongs to another set already.
   const topology::ProcessSet* set = worker_.sets()->find(process_set);
   if (set == nullptr || set->context_id != context_id) return;
-  coordinator_->on_batch_done(process_set);
+  guard([&] { coordinator_->on_batch_done(process_set); });
   pump();
 }
 

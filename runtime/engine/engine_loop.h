@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -79,9 +80,17 @@ class EngineLoop final : public transport::ControlHandler {
   bool is_root() const { return own_rank() == 0; }
   void check_thread() const { HVD_DCHECK(loop_.in_loop(), "negotiation is confined to hvd-engine"); }
   void pump();
-  // Does `work`, which may run out of memory: then the session ends on all ranks.
+  // Does `work`, which may run out of memory: then the session ends on all ranks, and this is false.
   template <typename Work>
-  void guard(Work&& work);
+  bool guard(Work&& work) {
+    try {
+      work();
+      return true;
+    } catch (const std::bad_alloc&) {
+      out_of_memory();
+      return false;
+    }
+  }
   void out_of_memory();
   void submit_fresh();
   void move_reports();
@@ -90,7 +99,9 @@ class EngineLoop final : public transport::ControlHandler {
   bool add_own_report(wire::Report report, TimePoint now);
   void take_decisions();
   void deliver(wire::Decision decision);
+  void pass_on(const wire::Decision& decision);  // to the children
   void stop(const wire::Stop& reason);
+  void end_what_waits();
   void handle_report(int from_rank, ByteSpan message);
   void handle_decision(ByteSpan message);
   void report_lost(int rank, const std::string& why);

@@ -24,15 +24,17 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 void EngineLoop::fail(const std::string& why) {
   loop_.post([this, why] {
-    if (attached_) report_lost(own_rank(), why);
+    if (attached_) guard([&] { report_lost(own_rank(), why); });
   });
 }
 
 void EngineLoop::force_stop(const wire::Stop& reason) {
   loop_.post([this, reason] {
-    const auto dropped = worker_.fail_all(reason.status());
-    stop(reason);
-    for (const auto& failed : dropped) table_.complete(failed.operation, failed.status);
+    guard([&] {
+      const auto dropped = worker_.fail_all(reason.status());
+      stop(reason);
+      for (const auto& failed : dropped) table_.complete(failed.operation, failed.status);
+    });
   });
 }
 
@@ -43,6 +45,13 @@ void EngineLoop::stop(const wire::Stop& reason) {
   if (stop_reason_) return;
   HVD_FAILPOINT("engine.stop");
   stop_reason_ = reason;
+  end_what_waits();
+}
+
+// Called again where it got no memory the first time: each step may be taken twice.
+void EngineLoop::end_what_waits() {
+  const wire::Stop& reason = *stop_reason_;
+  const Status why = reason.status();
   stopping_.set();
   timer_->stop();
   watch_timer_->stop();
@@ -50,24 +59,27 @@ void EngineLoop::stop(const wire::Stop& reason) {
   on_stop_(reason);
   // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
   if (reason.kind != wire::Stop::Kind::kShutdown) {
-    executor_.abort(reason.status());
+    executor_.abort(why);
   } else {
     start_watch();
     if (autotuning_) autotuning_->shut_down();
   }
   small_.close();
   const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != own_rank();
-  table_.close(reason.status(), left_alone ? kUnequalSteps : "");
-  set_changes_.close(reason.status());
-  table_.complete(std::exchange(lane_failures_, {}), reason.status());
+  table_.close(why, left_alone ? kUnequalSteps : "");
+  set_changes_.close(why);
+  table_.complete(lane_failures_, why);
+  lane_failures_.clear();
   stopped_.set();
 }
 
 void EngineLoop::on_control_lost(int rank, const Status& why) {
   check_thread();
   if (stop_reason_) return end_watch_.lost(rank, why.message());
-  if (!attached_) return early_.push_back({rank, {}, why});
-  report_lost(rank, why.message());
+  guard([&] {
+    if (!attached_) return early_.push_back({rank, {}, why});
+    report_lost(rank, why.message());
+  });
 }
 
 void EngineLoop::report_lost(int rank, const std::string& why) {
@@ -90,15 +102,18 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
 
 // What was under way is half done, and is not touched again: nothing is reported but this. Decisions that the
 // coordinator has numbered may be lost, here or on the way to a child, so that it is no decision of the coordinator on
-// rank 0 either.
+// rank 0 either. All this needs a little memory itself: without any the process ends.
 void EngineLoop::out_of_memory() {
+  if (stop_reason_) return end_what_waits();
   const std::string why = "its thread hvd-engine got no more memory (std::bad_alloc)";
-  if (!is_root()) {
+  const wire::Decision abort = negotiation::make_abort(own_rank(), why);
+  if (attached_ && !is_root()) {
     wire::Report report;
     report.lost_ranks.push_back({own_rank(), why});
     send(tree().parent(own_rank()), wire::encode(report));
   }
-  deliver(negotiation::make_abort(own_rank(), why));
+  if (attached_) pass_on(abort);
+  stop(*abort.stop);  // whatever the worker knows: it may have stopped before the engine could
 }
 
 // A lost peer is reported by lanes and by the control tree, and only the tree knows whether a rank died or the way

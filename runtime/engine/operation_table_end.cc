@@ -1,4 +1,6 @@
 // How operations leave the table: one by one as they complete, or all at once when the session ends.
+#include <algorithm>
+#include <array>
 #include <new>
 #include <span>
 #include <utility>
@@ -44,10 +46,10 @@ void OperationTable::finish_later(PendingOperation& pending, const Status& statu
   Operation& operation = pending.operation;
   operation.keep_alive.reset();
   if (status.is_ok()) return;
-  recorder_.record(recorder::Phase::kFailed, operation.op, operation.process_set, operation.name, SteadyClock::now());
   Handle::State& state = pending.handle.state();
-  state.late_failure = status;
+  state.late_failure = Handle::State::told(status);
   state.failed_later.store(true, std::memory_order_release);
+  recorder_.record(recorder::Phase::kFailed, operation.op, operation.process_set, operation.name, SteadyClock::now());
 }
 
 void OperationTable::hand_over(const std::vector<PendingOperationPtr>& operations,
@@ -68,23 +70,28 @@ void OperationTable::hand_over(const std::vector<PendingOperationPtr>& operation
   }
 }
 
+// Takes no memory: what ends may be a session without any.
 void OperationTable::complete(std::span<const PendingOperationPtr> operations, const Status& status) {
-  std::vector<PendingOperation*> mine;
-  std::vector<PendingOperation*> handed_over;
-  mine.reserve(operations.size());
+  std::array<PendingOperation*, 64> ended;
   const TimePoint now = SteadyClock::now();
-  {
-    const MutexLock lock(mutex_);
-    for (const PendingOperationPtr& pending : operations) {
-      if (forget(*pending, status.is_ok(), now)) {
-        mine.push_back(pending.get());
-      } else if (std::exchange(pending->handed_over, false)) {
-        handed_over.push_back(pending.get());
+  while (!operations.empty()) {
+    std::size_t mine = 0;
+    std::size_t later = ended.size();  // from here on those that were handed over
+    const auto some = operations.first(std::min(operations.size(), ended.size()));
+    operations = operations.subspan(some.size());
+    {
+      const MutexLock lock(mutex_);
+      for (const PendingOperationPtr& pending : some) {
+        if (forget(*pending, status.is_ok(), now)) {
+          ended[mine++] = pending.get();
+        } else if (std::exchange(pending->handed_over, false)) {
+          ended[--later] = pending.get();
+        }
       }
     }
+    for (PendingOperation* pending : std::span(ended).first(mine)) finish(*pending, status, now);
+    for (PendingOperation* pending : std::span(ended).subspan(later)) finish_later(*pending, status);
   }
-  for (PendingOperation* pending : mine) finish(*pending, status, now);
-  for (PendingOperation* pending : handed_over) finish_later(*pending, status);
 }
 
 void OperationTable::complete(negotiation::OperationId id, const Status& status) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -33,9 +34,18 @@ struct Handle::State {
   Status late_failure;
 
   // The last thing the core does with an operation. Requires: called once.
-  void finish(Status result) {
-    status = std::move(result);
+  void finish(const Status& result) noexcept {
+    status = told(result);
     event.set();
+  }
+
+  // A copy that there is also without memory.
+  static Status told(const Status& result) noexcept {
+    try {
+      return result;
+    } catch (const std::bad_alloc&) {
+      return {result.code(), "no more memory"};  // so few letters lie in the string itself
+    }
   }
 };
 

@@ -1,9 +1,8 @@
 #include "horovod/session.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <exception>
 #include <mutex>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -346,8 +345,8 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
   return join_and_begin(config, stop, process_sets, secret);
 } catch (const std::system_error& e) {  // a thread, or a descriptor of one, that the system does not give
   return Status::from_errno("what a session needs", e.code().value());
-} catch (const std::bad_alloc&) {
-  return Status::from_errno("what a session needs", ENOMEM);
+} catch (const std::exception& e) {  // no memory, or OpenSSL lacks what keys need
+  return Status::from_exception(e).annotate("what a session needs");
 }
 
 bool may_leave_later(const config::RuntimeConfig& config) {

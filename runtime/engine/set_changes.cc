@@ -57,7 +57,7 @@ std::vector<wire::SetChange> SetChanges::fetch() {
 void SetChanges::complete(const std::vector<wire::SetDecision>& decisions) {
   HVD_DCHECK(engine_.is_current(), "changes of process sets are decided on hvd-engine");
   for (const wire::SetDecision& decision : decisions) {
-    Status result = outcome(decision);  // while its handle still waits: it may get no memory
+    const Status result = outcome(decision);  // while its handle still waits: it may get no memory
     HandlePtr handle;
     {
       const MutexLock lock(mutex_);
@@ -66,7 +66,7 @@ void SetChanges::complete(const std::vector<wire::SetDecision>& decisions) {
       waiting_.pop_front();
     }
     handle->state().value = value_of(decision);
-    handle->state().finish(std::move(result));
+    handle->state().finish(result);
   }
 }
 

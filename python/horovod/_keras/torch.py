@@ -17,8 +17,8 @@ from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
 from horovod._keras.reduction import Keras3Backend, Reduction
+from horovod.torch._broadcast import broadcast_each_
 from horovod.torch.compression import Compression
-from horovod.torch.functions import _InPlaceBroadcasts
 
 __all__ = ["BACKEND"]
 
@@ -107,10 +107,8 @@ class _Torch(Keras3Backend):
         return _LocalPasses(options, reduce)
 
     def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
-        batch = _InPlaceBroadcasts(root_rank)
-        for position, variable in enumerate(variables):
-            batch.add(variable.value, f"HorovodBroadcast_{position}")
-        batch.finish()
+        named = [(f"HorovodBroadcast_{position}", variable.value) for position, variable in enumerate(variables)]
+        broadcast_each_(named, root_rank)
 
     def allreduce(
         self, value: Any, name: str | None, op: int, prescale_factor: float, postscale_factor: float, compression: Any

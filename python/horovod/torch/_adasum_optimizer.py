@@ -17,15 +17,14 @@ from horovod._common.native import core
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
-from horovod.torch._gradients import TOO_MANY_PASSES
-from horovod.torch._hooks import Hooks
+from horovod.torch._hooks import Hooks, too_many_passes
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._session import session_number
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
     loading_in_place,
     mark_stepped,
-    name_added,
+    named_by_position,
     parameters_of,
     reduce_derived,
     take_over,
@@ -79,8 +78,12 @@ class AdasumOptimizer(Optimizer):
         self._joins = core.joins()
         self._session = -1  # number of the session in which the latest gradient was computed
         self._error: Exception | None = None
-        for parameter in parameters_of(self):
-            if parameter.requires_grad:
+        self._attach_new()
+
+    def _attach_new(self) -> None:
+        """Also those that came into the groups in another way than by add_param_group()."""
+        for parameter in named_by_position(self, self._parameter_names):
+            if parameter.requires_grad and id(parameter) not in self._deltas:
                 self._attach(parameter)
 
     def _attach(self, parameter: torch.Tensor) -> None:
@@ -103,16 +106,14 @@ class AdasumOptimizer(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds the parameters of `param_group`, which take part; unnamed ones are matched by position."""
         super().add_param_group(param_group)
-        for parameter in name_added(self, self._parameter_names):
-            if parameter.requires_grad:
-                self._attach(parameter)
+        self._attach_new()
 
     # During backward
 
     def _ready(self, parameter: torch.Tensor) -> None:
         delta = self._deltas[id(parameter)]
         if delta.passes_left <= 0:
-            raise AssertionError(TOO_MANY_PASSES)
+            raise too_many_passes()
         delta.passes_left -= 1
         self._session = session_number()
         if delta.passes_left == 0:
@@ -182,9 +183,7 @@ class AdasumOptimizer(Optimizer):
     step.hooked = True  # type: ignore[attr-defined]
 
     def _submit_missing(self) -> None:
-        for parameter in parameters_of(self):
-            if parameter.requires_grad and id(parameter) not in self._deltas:
-                self._attach(parameter)
+        self._attach_new()
         for delta in self._deltas.values():
             if delta.handle is None and not delta.applied:
                 self._submit(delta)

@@ -1,16 +1,19 @@
-"""Broadcast in its four public forms, and the barrier."""
+"""Broadcast in its four public forms and of many tensors in place, and the barrier."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from horovod._common.calls import Call, Reduction, no_reduction, run_without_tensor, set_id, unscaled
+from horovod._common.handles import wait_for_all
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import register_handle, run, run_differentiably, submit
+from horovod.torch._session import handles, register_handle, run, run_differentiably, submit
 
 
 class _Broadcast(torch.autograd.Function):
@@ -97,6 +100,27 @@ def broadcast_async_(
     broadcast_().
     """
     return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor))
+
+
+def broadcast_each_(named: Iterable[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
+    """Overwrites tensors of any strides under these names, waits for all, and raises the first error.
+
+    Where one is refused, it waits for those before it: their names are free again, and nothing writes to them later.
+    """
+    started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+    try:
+        for name, tensor in named:
+            contiguous = tensor.detach().contiguous()
+            started.append((broadcast_async_(contiguous, root_rank, name), tensor, contiguous))
+    finally:
+        wait_for_all(functools.partial(_finish, *each) for each in started)
+
+
+def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
+    handles.synchronize(handle)
+    if contiguous.data_ptr() != tensor.data_ptr():
+        with torch.no_grad():
+            tensor.copy_(contiguous)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -23,7 +23,7 @@ from horovod.torch._wrapping import (
     is_distributed,
     loading_in_place,
     mark_stepped,
-    name_added,
+    named_by_position,
     parameters_of,
     reduce_derived,
     take_over,
@@ -35,6 +35,11 @@ _STEP_AFTER_SYNCHRONIZE = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
     "This can cause training slowdown. You may want to consider using optimizer.skip_synchronize() context "
     "if you use optimizer.synchronize() in your code."
+)
+
+_ADDED_TOO_LATE = (
+    "parameters have come into the optimizer's groups without add_param_group(), and backward() has not reduced their "
+    "gradients. Call optimizer.zero_grad() after adding parameters, before backward()."
 )
 
 
@@ -70,12 +75,13 @@ class _DistributedOptimizer(Optimizer):
         self._should_synchronize = True
         self._synchronized = False
         self._reducer = None
+        self._attached: list[int] = []  # ids of parameters, in the order of the groups
+        groups = self._group_lists()
+        self._settings = replace(settings, groups=groups)  # for copies, which one rank alone may make, in any world
         if is_distributed(self._process_set):
             self._reducer = GradientReducer(settings.gradients, settings.passes, settings.in_backward)
-            for parameter in parameters_of(self):
-                self._reducer.attach(parameter, names[parameter])
-            groups = self._group_lists()
-            self._settings = replace(settings, groups=groups)  # for copies, which one rank alone may make
+        self._attach_new()
+        if self._reducer is not None:
             for group in groups or []:
                 self._reducer.group(group)
 
@@ -83,10 +89,12 @@ class _DistributedOptimizer(Optimizer):
         groups = self._settings.groups
         if not isinstance(groups, int):
             return groups
-        # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
-        members = self._process_set.ranks or [0]
         by_name = {self._parameter_names[p]: p for p in parameters_of(self) if p.requires_grad}
-        order = broadcast_object(list(by_name), members[0], "DistributedOptimizer.groups", self._process_set)
+        order = list(by_name)
+        if is_distributed(self._process_set):
+            # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
+            members = self._process_set.ranks or [0]
+            order = broadcast_object(order, members[0], "DistributedOptimizer.groups", self._process_set)
         return split_list([by_name[name] for name in order if name in by_name], groups)
 
     @property
@@ -120,9 +128,20 @@ class _DistributedOptimizer(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds the parameters of `param_group`, which are reduced too; unnamed ones are matched by position."""
         super().add_param_group(param_group)
-        for parameter in name_added(self, self._parameter_names):
-            if self._reducer is not None:
+        self._attach_new()
+
+    def _attach_new(self) -> list[torch.Tensor]:
+        """Returns the new ones. They may come through the wrapped optimizer, or be put into a group's list."""
+        now = list(map(id, parameters_of(self)))
+        if now == self._attached:
+            return []
+        known = set(self._attached)
+        new = [each for each in named_by_position(self, self._parameter_names) if id(each) not in known]
+        self._attached = now
+        if self._reducer is not None:
+            for parameter in new:
                 self._reducer.attach(parameter, self._parameter_names[parameter])
+        return new
 
     def synchronize(self) -> None:
         """Waits until the gradients of all parameters are reduced, and writes them to `.grad`.
@@ -130,6 +149,7 @@ class _DistributedOptimizer(Optimizer):
         HorovodInternalError: ranks disagree, or one is lost. RuntimeError: a gradient was changed after backward().
         """
         if self._reducer is not None and not self._reducer.is_reduced:
+            self._attach_new()
             self._reducer.finish()
         self._synchronized = True
 
@@ -160,6 +180,8 @@ class _DistributedOptimizer(Optimizer):
         """`computed`: backward() has run for this step; else a closure will compute the gradients."""
         reducer = self._reducer
         if reducer is not None and reducer.is_reduced:
+            if any(parameter.grad is not None for parameter in self._attach_new()):
+                raise RuntimeError(_ADDED_TOO_LATE)
             return
         begun = reducer is not None and reducer.begun
         if self._synchronized and not begun and not self._settings.in_backward:
@@ -188,14 +210,15 @@ class _DistributedOptimizer(Optimizer):
 
         def reduced() -> Any:
             loss = closure()
+            self._attach_new()
             if reducer.begun:
                 reducer.finish()
             reducer.discard_reduced()
             if decides_by_loss:
                 own = loss if isinstance(loss, torch.Tensor) else torch.tensor(loss, device="cpu")
-                own = own.detach().double().reshape(1)
-                average = unscaled(Average, self._process_set)
-                loss = reduce_now(own, "DistributedOptimizer.loss", average)
+                one = own.detach().double().reshape(1)
+                average = reduce_now(one, "DistributedOptimizer.loss", unscaled(Average, self._process_set))
+                loss = average.reshape(own.shape).to(own) if own is loss else average.item()
             return loss
 
         return reduced
@@ -209,6 +232,8 @@ class _DistributedOptimizer(Optimizer):
         super().zero_grad(set_to_none)
         if self._reducer is not None:
             self._reducer.discard_reduced()
+            if self._settings.in_backward:  # step() is too late
+                self._attach_new()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads `state_dict` into the existing groups. Finishes and discards a reduction that backward() started."""

@@ -17,16 +17,11 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._buckets import Buckets
 from horovod.torch._exchange import Exchange
 from horovod.torch._gradient import UNUSED, Gradient, GradientSettings, Group
-from horovod.torch._hooks import BackwardEnd, Hooks
+from horovod.torch._hooks import BackwardEnd, Hooks, too_many_passes
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
 from horovod.torch._sender import Sender
 from horovod.torch._session import session_number
 from horovod.torch._tensors import start_tensor
-
-TOO_MANY_PASSES = (
-    "Gradients were computed more than backward_passes_per_step times before call to step(). "
-    "Increase backward_passes_per_step to accumulate gradients locally."
-)
 
 
 class GradientReducer:
@@ -120,7 +115,7 @@ class GradientReducer:
 
     def _held(self, parameter: torch.Tensor) -> None:
         if self._reduced.was_changed(parameter):
-            raise AssertionError(TOO_MANY_PASSES)
+            raise too_many_passes()
         self.has_local = True
         self.is_reduced = False
 
@@ -170,7 +165,7 @@ class GradientReducer:
         if left <= 0:
             if grad is not None:
                 gradient.version = grad._version  # or finish() would raise for the same gradient again
-            raise AssertionError(TOO_MANY_PASSES)
+            raise too_many_passes()
         if grad is not None and grad.requires_grad:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
         gradient.passes_left = left - 1
@@ -195,7 +190,7 @@ class GradientReducer:
     def ready_in_backward(self, parameter: torch.Tensor) -> None:
         """As ready(); the running backward() finishes the reduction at its end, if it is the last of the step."""
         if self._reduced.was_changed(parameter):
-            raise AssertionError(TOO_MANY_PASSES)
+            raise too_many_passes()
         self._end.expect(self._backward_ended)
         self.ready(parameter)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,20 @@ import torch
 from horovod.torch._private import current_node, current_pass, when_backward_ends
 
 _Owner = TypeVar("_Owner")
+
+_TOO_MANY_PASSES = "Gradients were computed more than backward_passes_per_step times before call to step(). "
+_ACCUMULATE = "Increase backward_passes_per_step to accumulate gradients locally."
+_CHECKPOINTS = (
+    "A layer gets a gradient in each reentrant checkpoint that uses it, and another one where it is used outside of "
+    "them, all in one backward(): pass use_reentrant=False to checkpoint()."
+)
+
+
+def too_many_passes() -> AssertionError:
+    """For a hook to raise: its parameter was to get no gradient any more before step()."""
+    frames = traceback.walk_stack(None)
+    in_checkpoint = any(frame.f_globals.get("__name__") == "torch.utils.checkpoint" for frame, _ in frames)
+    return AssertionError(_TOO_MANY_PASSES + (_CHECKPOINTS if in_checkpoint else _ACCUMULATE))
 
 
 class Hooks:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from typing import Any, SupportsIndex
 
 import torch
@@ -78,13 +79,16 @@ def loading_in_place(optimizer: Optimizer) -> Iterator[None]:
         optimizer.state = state
 
 
-def name_added(optimizer: Optimizer, names: dict[torch.Tensor, str]) -> list[torch.Tensor]:
-    """The parameters of the last group; those without a name get one by position."""
-    index = len(optimizer.param_groups) - 1
-    added: list[torch.Tensor] = optimizer.param_groups[index]["params"]
-    for position, parameter in enumerate(added):
-        names.setdefault(parameter, f"allreduce.noname.{index}.{position}")
-    return added
+def named_by_position(optimizer: Optimizer, names: dict[torch.Tensor, str]) -> Iterator[torch.Tensor]:
+    """All parameters; those without a name get one by position, unlike that of any before them."""
+    for index, group in enumerate(optimizer.param_groups):
+        for position, parameter in enumerate(group["params"]):
+            if parameter not in names:
+                name = f"allreduce.noname.{index}.{position}"
+                while name in names.values():
+                    name += ".new"
+                names[parameter] = name
+            yield parameter
 
 
 def check_is_optimizer(optimizer: Any) -> None:
@@ -95,8 +99,7 @@ def check_is_optimizer(optimizer: Any) -> None:
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
+    return chain.from_iterable(group["params"] for group in optimizer.param_groups)
 
 
 def is_distributed(process_set: ProcessSet) -> bool:

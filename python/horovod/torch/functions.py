@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
@@ -12,13 +11,11 @@ import torch
 from torch.optim import Optimizer
 
 from horovod._common import objects
-from horovod._common.handles import wait_for_all
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
 from horovod.torch._allgather import gather_with_rows
-from horovod.torch._broadcast import broadcast_, broadcast_async_
+from horovod.torch._broadcast import broadcast_, broadcast_each_
 from horovod.torch._join import join
-from horovod.torch._session import handles
 
 __all__ = [
     "allgather_object",
@@ -37,29 +34,6 @@ def _load(data: torch.Tensor, sender: int, purpose: str) -> Any:
     # No data.numpy(): torch is installed without numpy, too.
     memory = (ctypes.c_char * data.numel()).from_address(data.data_ptr())
     return objects.load(memoryview(memory), sender, purpose)
-
-
-class _InPlaceBroadcasts:
-    """Broadcasts that overwrite tensors of any strides; finish() waits for all, then raises the first error."""
-
-    def __init__(self, root_rank: int) -> None:
-        self._root_rank = root_rank
-        self._started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
-
-    def add(self, tensor: torch.Tensor, name: str | None) -> None:
-        contiguous = tensor.detach().contiguous()
-        handle = broadcast_async_(contiguous, self._root_rank, name)
-        self._started.append((handle, tensor, contiguous))
-
-    def finish(self) -> None:
-        wait_for_all(functools.partial(self._finish, *started) for started in self._started)
-
-    @staticmethod
-    def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
-        handles.synchronize(handle)
-        if contiguous.data_ptr() != tensor.data_ptr():
-            with torch.no_grad():
-                tensor.copy_(contiguous)
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
@@ -82,10 +56,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"broadcast_parameters: {name!r} is a {type(tensor).__name__}, not a tensor")
-    batch = _InPlaceBroadcasts(root_rank)
-    for name, tensor in named:
-        batch.add(tensor, name)
-    batch.finish()
+    broadcast_each_(named, root_rank)
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch.nn.Module | None = None) -> None:
@@ -103,10 +74,7 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
     root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
     if not is_root:
         _optimizer_state.apply_described(optimizer, root_state)
-    batch = _InPlaceBroadcasts(root_rank)
-    for name, tensor in _optimizer_state.tensors(optimizer):
-        batch.add(tensor, name)
-    batch.finish()
+    broadcast_each_(_optimizer_state.tensors(optimizer), root_rank)
 
 
 def join_and_broadcast(model: torch.nn.Module, optimizer: Optimizer | None = None) -> int:

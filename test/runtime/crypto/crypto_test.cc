@@ -1,3 +1,5 @@
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -26,6 +28,17 @@ TEST_CASE("hmac_sha256 gives RFC 4231's digest for a 32-byte key", "[unit][crypt
   const char* expected = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7";
   CHECK(to_hex(hmac_sha256(secret, {as_bytes("Hi There")})) == expected);
   CHECK(to_hex(hmac_sha256(secret, {as_bytes("Hi "), as_bytes("There")})) == expected);
+}
+
+TEST_CASE("What OpenSSL lacks is named, and is no want of memory", "[unit][crypto]") {
+  const Secret root = Secret::random();
+  const auto all = [](const char* providers) { REQUIRE(EVP_set_default_properties(nullptr, providers) == 1); };
+  all("provider=none");
+  CHECK_THROWS_WITH(sha256(as_bytes("abc")), "OpenSSL has no SHA-256 here: unsupported");
+  CHECK_THROWS_WITH(hmac_sha256(root, {as_bytes("Hi There")}), "OpenSSL has no HMAC-SHA256 here: unsupported");
+  CHECK_THROWS_WITH(root.derive("kv", 1), "OpenSSL has no HKDF-SHA256 here: unsupported");
+  all("");
+  CHECK_NOTHROW(root.derive("kv", 1));
 }
 
 TEST_CASE("Secret derives different keys for different purposes and epochs", "[unit][crypto]") {

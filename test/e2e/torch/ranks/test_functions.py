@@ -39,6 +39,14 @@ def test_parameters_with_other_strides_are_broadcast() -> None:
     assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_no_broadcast_is_left_behind_where_a_tensor_is_refused() -> None:
+    named = [("first", torch.full((3,), float(hvd.rank()))), ("second", torch.ones(1, dtype=torch.complex64))]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="complex64 is not supported"):
+            hvd.broadcast_parameters(named, root_rank=0)
+        assert torch.equal(named[0][1], torch.zeros(3))
+
+
 def test_other_containers_are_refused() -> None:
     model = small_model(0)
     for bad in (model.named_parameters(), model.parameters(), {1, 2}, torch.ones(1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
+from horovod.torch import _distributed_optimizer
 from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
 
 
@@ -37,6 +39,44 @@ def test_parameters_added_later_are_reduced_also_when_their_names_were_given(opt
         model(batch(hvd.rank(), step)).square().mean().backward()
         optimizer.step()
     assert optimizer._parameter_names[model.second.weight] == "second.weight"
+    assert_all_ranks_hold(model)
+
+
+WAYS: dict[str, Any] = {
+    "through the wrapped one": lambda inner, outer, layer: inner.add_param_group({"params": layer.parameters()}),
+    "into a list": lambda inner, outer, layer: outer.param_groups[0]["params"].extend(layer.parameters()),
+    "as a new list": lambda inner, outer, layer: outer.param_groups[0].update(params=list(layer.parameters())),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"op": hvd.Adasum}, {"synchronize_in_backward": True}], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("named", [True, False])
+def test_parameters_are_reduced_however_they_came(way: str, options: dict[str, Any], named: bool) -> None:
+    model = Two()
+    inner = torch.optim.SGD(model.first.parameters(), lr=0.1)
+    names = {"named_parameters": model.named_parameters()} if named else {}
+    optimizer = hvd.DistributedOptimizer(inner, **names, **options)
+    for step in range(3):
+        if step == 1:
+            WAYS[way](inner, optimizer, model.second)
+        optimizer.zero_grad()
+        model(batch(hvd.rank(), step)).square().mean().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+
+
+def test_parameters_that_come_after_backward_has_reduced_the_others_are_refused() -> None:
+    model = Two()
+    optimizer = wrap(model, torch.optim.SGD(model.first.parameters(), lr=0.1), synchronize_in_backward=True)
+    model(batch(hvd.rank(), 0)).square().mean().backward()
+    optimizer.param_groups[0]["params"].extend(model.second.parameters())
+    if hvd.size() > 1:
+        with pytest.raises(RuntimeError, match="after adding parameters, before"):
+            optimizer.step()
+    optimizer.zero_grad()
+    model(batch(hvd.rank(), 0)).square().mean().backward()
+    optimizer.step()
     assert_all_ranks_hold(model)
 
 
@@ -144,3 +184,20 @@ def test_a_scheduler_made_before_wrapping_goes_on_after_loading(op: int) -> None
             scheduler.step()
             assert optimizer.param_groups[0]["lr"] == 0.2
     assert_close(model, twin, rtol=0.0, atol=0.0)
+
+
+def test_groups_cut_in_a_world_of_one_rank_need_no_other_in_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank may unpickle such an optimizer alone, and all of them train."""
+    model = net()
+    with monkeypatch.context() as alone:
+        alone.setattr(_distributed_optimizer, "is_distributed", lambda _: False)
+        saved = pickle.dumps((model, wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), groups=2)))
+    with monkeypatch.context() as silent:
+        silent.setattr(_distributed_optimizer, "broadcast_object", lambda *_: pytest.fail("asks other ranks"))
+        model, optimizer = pickle.loads(saved)
+    for step in range(2):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+    assert [len(group) for group in optimizer._settings.groups] == [2, 2]
+    assert_all_ranks_hold(model)

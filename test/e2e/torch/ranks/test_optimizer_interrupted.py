@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import horovod.torch as hvd
 from horovod._common.handles import HandleTable
 from horovod._common.native import core
-from training import assert_all_ranks_hold, wrap
+from training import assert_all_ranks_hold, batch, net, wrap
 
 
 class Layers(nn.Module):
@@ -157,3 +158,23 @@ def test_a_parameter_may_be_added_after_an_interrupted_step(monkeypatch: pytest.
     model.loss([0, 1, 2]).backward()
     optimizer.step()
     assert_all_ranks_hold(model)
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum], ids=["Average", "Adasum"])
+def test_a_layer_used_in_two_reentrant_checkpoints_is_told_from_two_passes(op: int) -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=op)
+
+    def output(reentrant: bool) -> torch.Tensor:
+        hidden = model[1](model[0](batch(hvd.rank(), 0)))
+        return sum(checkpoint(model[2], hidden, use_reentrant=reentrant).square().mean() for _ in range(2))
+
+    with pytest.raises(AssertionError, match=r"pass use_reentrant=False to checkpoint\(\)"):
+        output(reentrant=True).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    output(reentrant=False).backward()
+    with pytest.raises(AssertionError, match="Increase backward_passes_per_step"):
+        output(reentrant=False).backward()
+    optimizer.step()

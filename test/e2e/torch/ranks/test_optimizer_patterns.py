@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import horovod.torch as hvd
 from training import assert_all_ranks_hold, assert_close, backward_both, batch, loss, net, train_with_scaler, wrap
@@ -71,6 +73,44 @@ def test_state_can_be_saved_and_loaded() -> None:
     assert_close(model, twin, rtol=0.0, atol=0.0)
 
 
+def train_on(batches: Iterable[torch.Tensor], model: nn.Module, optimizer: Any) -> None:
+    for data in batches:
+        optimizer.zero_grad()
+        loss(model, data).backward()
+        optimizer.step()
+
+
+def test_a_checkpoint_in_a_file_resumes_on_all_ranks(tmp_path: Path) -> None:
+    model, twin = net(), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+    optimizer = wrap(model, torch.optim.Adam(model.parameters(), lr=0.01))
+    other = wrap(twin, torch.optim.Adam(twin.parameters(), lr=0.5 + hvd.rank()))
+    train_on([batch(hvd.rank(), step) for step in range(2)], model, optimizer)
+    if hvd.rank() == 0:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "checkpoint.pt")
+        saved = torch.load(tmp_path / "checkpoint.pt")
+        twin.load_state_dict(saved["model"])
+        other.load_state_dict(saved["optimizer"])
+    hvd.broadcast_parameters(twin.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(other, root_rank=0)
+    for trained, using in ((model, optimizer), (twin, other)):
+        train_on([batch(hvd.rank(), 2)], trained, using)
+    assert_close(model, twin, rtol=0.0, atol=0.0)
+    assert_all_ranks_hold(twin)
+
+
+def test_the_workers_of_a_data_loader_last_for_several_epochs() -> None:
+    """They are forked from a process with a session, once."""
+    model = net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    whole = TensorDataset(batch(0, 0))
+    sampler = DistributedSampler(whole, hvd.size(), hvd.rank())
+    loader = DataLoader(whole, batch_size=2, sampler=sampler, num_workers=1, persistent_workers=True)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        train_on((data for (data,) in loader), model, optimizer)
+    assert_all_ranks_hold(model)
+
+
 CLOSURES: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "SGD": lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
     "LBFGS": lambda m: torch.optim.LBFGS(m.parameters(), lr=0.5, max_iter=6),
@@ -94,10 +134,30 @@ def test_a_closure_takes_the_same_steps_as_on_one_rank(kind: str) -> None:
         number = step if kind == "SGD" else 0
         whole = torch.cat([batch(rank, number) for rank in range(hvd.size())])
         value = optimizer.step(functools.partial(closure, optimizer, model, batch(hvd.rank(), number)))
-        assert value.ndim == 0 or kind != "SGD"
-        twin_optimizer.step(functools.partial(closure, twin_optimizer, twin, whole))
+        expected = twin_optimizer.step(functools.partial(closure, twin_optimizer, twin, whole))
+        assert (value.shape, value.dtype) == (expected.shape, expected.dtype)
+        if kind != "SGD":
+            torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-7)
     assert_close(model, twin, **({"rtol": 1e-9, "atol": 1e-12} if kind == "SGD" else {"rtol": 1e-5, "atol": 1e-7}))
     assert_all_ranks_hold(model)
+
+
+@pytest.mark.parametrize("form", [torch.Tensor.item, lambda value: value.reshape(1).float()], ids=["float", "float32"])
+def test_lbfgs_returns_a_loss_like_that_of_its_closure(form: Callable[[torch.Tensor], Any]) -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.LBFGS(model.parameters(), max_iter=2))
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        value = loss(model, batch(hvd.rank(), 0))
+        value.backward()
+        return form(value.detach())
+
+    own = form(loss(model, batch(hvd.rank(), 0)).detach())
+    value = optimizer.step(closure)
+    assert type(value) is type(own)
+    assert getattr(value, "shape", ()) == getattr(own, "shape", ())
+    assert getattr(value, "dtype", float) == getattr(own, "dtype", float)
 
 
 def test_schedulers_change_the_rate_of_the_wrapper() -> None:

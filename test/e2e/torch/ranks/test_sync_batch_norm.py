@@ -97,13 +97,17 @@ def test_large_means_lose_no_digits() -> None:
 
 
 @pytest.mark.parametrize("dtype", halves())
-def test_half_precision_inputs_keep_their_type(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("whole_model", [False, True])
+def test_half_precision_inputs_keep_their_type(dtype: torch.dtype, whole_model: bool) -> None:
     synced, ordinary = hvd.SyncBatchNorm(CHANNELS), nn.BatchNorm1d(CHANNELS)
+    if whole_model:
+        synced.to(dtype)
     whole = torch.cat([batch(rank, (), 6, dtype) for rank in range(hvd.size())])
     mine = own_part(whole, [6] * hvd.size()).clone().requires_grad_()
     output = synced(mine)
     output.float().square().sum().backward()
     assert output.dtype == mine.grad.dtype == dtype
+    assert synced.weight.grad.dtype == synced.weight.dtype
     wanted = own_part(ordinary(whole.float()), [6] * hvd.size())
     torch.testing.assert_close(output.float(), wanted, rtol=2e-2, atol=2e-2)
 
