@@ -127,7 +127,8 @@ TEST_CASE("What launcher and ranks have to agree on is the launcher's, too, when
   const LaunchConfig unset = parse_job({"-x", "HOROVOD_PORT_RANGE="}, env);
   CHECK(unset.ports == PortRange{});
   CHECK(unset.start_timeout == std::chrono::seconds(1));
-  CHECK(std::get<CheckConfig>(parse({"--check", "-x", "HOROVOD_PORT_RANGE=8-9"}, env)).ports == PortRange{8, 9});
+  CHECK(std::get<CheckConfig>(parse({"--check", "-x", "HOROVOD_PORT_RANGE=8-9", "python"}, env)).ports ==
+        PortRange{8, 9});
   for (const char* name : {"HOROVOD_START_TIMEOUT", "HOROVOD_PORT_RANGE", "HOROVOD_ELASTIC_TIMEOUT"}) {
     const std::string wrong = std::string(name) + "=soon";
     CHECK(
