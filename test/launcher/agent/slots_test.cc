@@ -313,12 +313,15 @@ TEST_CASE("While nobody takes the output, no more of it is read, also of a proce
     }
   };
   AgentUnderTest agent;
-  agent.launch(2);
+  agent.launch(3);
   agent.start({0, 1}, role("first"));
   agent.wait_for("started 0.1");
   CHECK(prints("first", 64, 1000) <= 1000);  // 4 MiB
   agent.start({1, 1}, role("second"));
+  agent.start({2, 1}, "echo its last words; exit 3");
   CHECK(prints("second", 1, 10) <= 10);
+  agent.wait_for("ended 2.1: exited with code 3");
+  CHECK(agent.lines_of({2, 1}) == std::vector<std::string>{"its last words"});  // who ends meanwhile loses nothing
 }
 
 TEST_CASE("A second process of a slot outlives neither the lease nor its agent", "[agent]") {
