@@ -44,6 +44,7 @@ namespace hvd::launcher {
 namespace {
 
 int print(const ExitText& exit) {
+  for (const std::string& notice : exit.notices) std::fprintf(stderr, "horovodrun: %s\n", notice.c_str());
   std::fputs(exit.text.c_str(), exit.to_stderr ? stderr : stdout);
   return exit.code;
 }

@@ -69,7 +69,8 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
     config.flags.emplace_back(flag.spelling->text);
     config.flags.insert(config.flags.end(), flag.values.begin(), flag.values.end());
   }
-  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));
+  HVD_ASSIGN_OR_RETURN(const Variables variables, variables_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, variables, env));
   std::string python = values.has("container") ? "python3" : python_beside(program_directory(), env);
   if (!command.empty()) python = command[0];
   if (python.empty()) return Status::invalid_argument("--check: there is no Python in PATH");

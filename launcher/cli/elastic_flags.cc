@@ -1,4 +1,5 @@
 #include "launcher/cli/job_flags.h"
+#include "launcher/cli/texts.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,15 +11,14 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr int kMostUnboundedRanks = 4096;  // without --max-np
+constexpr int kMostUnboundedRanks = 4096;                    // without --max-np
+constexpr std::chrono::seconds kLongestTimeout{31'536'000};  // see the option table
 
-Result<std::chrono::seconds> elastic_timeout_of(const FlagValues& values, const config::EnvReader& env) {
-  if (const auto flag = values.get<std::int64_t>("elastic_timeout")) return std::chrono::seconds(*flag);
+Result<std::chrono::seconds> elastic_timeout_of(const Variables& given, const config::EnvReader& env) {
   const FlagRow& row = flag_row("elastic_timeout");
-  const std::string name(variable_of(row));
-  const std::string text = env.get(name).value_or("");
+  const std::string text = value_of(*row.option, given, env);
   if (text.empty()) return ElasticConfig{}.timeout;
-  HVD_ASSIGN_OR_RETURN(const FlagValue value, parse_flag_value(row, {text}, name));
+  HVD_ASSIGN_OR_RETURN(const FlagValue value, parse_flag_value(row, {text}, std::string(variable_of(row))));
   return std::chrono::seconds(std::get<std::int64_t>(value));
 }
 
@@ -99,7 +99,7 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   }
   elastic.discovery_script = values.get<std::string>("host_discovery_script").value_or("");
   HVD_ASSIGN_OR_RETURN(elastic.default_slots, default_slots_of(values, config));
-  HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
+  HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(config.flag_variables, env));
   if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
   elastic.grace = std::chrono::seconds(number("grace").value_or(0));
   if (values.is_true("watch_hostfile")) elastic.watched_hostfile = values.get<std::string>("hostfile").value_or("");
@@ -128,12 +128,26 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
 
 }  // namespace
 
+bool is_elastic(const FlagValues& values) {
+  return values.has("min_num_proc") || values.has("host_discovery_script") || values.is_true("watch_hostfile");
+}
+
+Result<Variables> elastic_variables(const FlagValues& values, const Variables& given, const config::EnvReader& env) {
+  if (!is_elastic(values)) return Variables();
+  Variables variables{{"HOROVOD_ELASTIC", "1"}};
+  const std::int64_t grace = values.get<std::int64_t>("grace").value_or(0);
+  if (grace > 0) variables["HOROVOD_ELASTIC_GRACE"] = std::to_string(grace);
+  HVD_ASSIGN_OR_RETURN(std::chrono::seconds timeout, elastic_timeout_of(given, env));
+  // A spare waits in init() for as long as the job runs; the launcher keeps the time for the others.
+  if (values.get<std::int64_t>("spares").value_or(0) > 0) timeout = kLongestTimeout;
+  variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(timeout.count());
+  return variables;
+}
+
 Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, const config::EnvReader& env,
                                                     const LaunchConfig& config) {
-  const bool is_elastic =
-      values.has("min_num_proc") || values.has("host_discovery_script") || values.is_true("watch_hostfile");
-  HVD_RETURN_IF_ERROR(check_elastic_flags(values, is_elastic, config));
-  if (!is_elastic) return std::optional<ElasticConfig>();
+  HVD_RETURN_IF_ERROR(check_elastic_flags(values, is_elastic(values), config));
+  if (!is_elastic(values)) return std::optional<ElasticConfig>();
   HVD_ASSIGN_OR_RETURN(ElasticConfig elastic, read_config(values, env, config));
   return std::optional<ElasticConfig>(std::move(elastic));
 }

@@ -52,11 +52,18 @@ Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<
 // in to, and without it for what only it has. Pure.
 Result<std::optional<GatherConfig>> gather_config(const FlagValues& values);
 
-// parse.cc: the ports that may be listened on.
-Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env);
+// Whether the job is elastic, and the variables that its ranks get for that alone. `given`: as below.
+bool is_elastic(const FlagValues& values);
+Result<Variables> elastic_variables(const FlagValues& values, const Variables& given, const config::EnvReader& env);
 
-// parse.cc: whether the job's connections are TLS. `given`: the variables that flags set or choose for ranks, which
-// beat those of `env`.
+// parse.cc: what ranks get by -x and --env-file, and by the flags that set variables, which win. `origins`, if any,
+// gets where each comes from.
+Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env, Variables* origins = nullptr);
+
+// What launcher and ranks have to agree on, by those variables (`given`), which beat the environment's.
+// parse.cc: the ports that may be listened on.
+Result<PortRange> ports_of(const FlagValues& values, const Variables& given, const config::EnvReader& env);
+// parse.cc: whether the job's connections are TLS.
 Result<bool> tls_of(const Variables& given, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

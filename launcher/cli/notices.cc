@@ -78,13 +78,6 @@ void add_lonely_flags(const std::vector<GivenFlag>& given, const FlagValues& val
   }
 }
 
-// What ranks get; "" for nothing.
-std::string value_of(Option option, const Variables& given, const config::EnvReader& env) {
-  const std::string name(config::name_of(option));
-  const auto found = given.find(name);
-  return found != given.end() ? found->second : env.get(name).value_or("");
-}
-
 // The same as add_lonely_flags for variables that the user has set.
 void add_lonely_variables(const Variables& given, const config::EnvReader& env, std::vector<std::string>& notices) {
   for (const FlagRow* needed : needed_flags()) {
@@ -120,6 +113,12 @@ void add_deprecations(const std::vector<GivenFlag>& given, std::vector<std::stri
 }
 
 }  // namespace
+
+std::string value_of(Option option, const Variables& given, const config::EnvReader& env) {
+  const std::string name(config::name_of(option));
+  const auto found = given.find(name);
+  return found != given.end() ? found->second : env.get(name).value_or("");
+}
 
 std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const FlagValues& values) {
   std::vector<std::string> notices;

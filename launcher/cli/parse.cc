@@ -83,38 +83,13 @@ Status check_tls_agrees(const FlagValues& values, const Variables& chosen) {
                                   ", which ranks get by -x or --env-file, exclude each other");
 }
 
-// What ranks get by -x and --env-file, and by the flags that set variables, which win. `origins`, if any, gets where
-// each comes from.
-Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env, Variables* origins = nullptr) {
-  Variables chosen;
-  const auto note = [origins](const Variables& variables, const std::string& origin) {
-    if (origins == nullptr) return;
-    for (const auto& [name, value] : variables) (*origins)[name] = origin;
-  };
-  if (const auto path = values.get<std::string>("env_file")) {
-    const auto text = read_input(*path, config::quoted(*path), kMaxEnvFileBytes);
-    const Status added = text.is_ok() ? add_variables_of_file(text.value(), *path, env, chosen) : text.status();
-    HVD_RETURN_IF_ERROR(added.annotate("--env-file"));
-    note(chosen, *path);
-  }
-  for (const std::string& word :
-       values.get<std::vector<std::string>>("chosen_variables").value_or(std::vector<std::string>{})) {
-    Variables one;
-    HVD_RETURN_IF_ERROR(add_chosen_variable(word, env, one).annotate("-x"));
-    note(one, "-x");
-    for (auto& [name, value] : one) chosen[name] = std::move(value);
-  }
-  HVD_RETURN_IF_ERROR(check_tls_agrees(values, chosen));
-  for (auto& [name, value] : flag_variables_of(values)) {
-    note({{name, value}}, source_of(name, values));
-    chosen[name] = value;
-  }
-  return chosen;
-}
-
 Result<std::string> config_listing(const FlagValues& values, const config::EnvReader& env) {
   Variables origins;
-  HVD_ASSIGN_OR_RETURN(const Variables chosen, variables_of(values, env, &origins));
+  HVD_ASSIGN_OR_RETURN(Variables chosen, variables_of(values, env, &origins));
+  HVD_ASSIGN_OR_RETURN(Variables elastic, elastic_variables(values, chosen, env));
+  for (auto& [name, value] : elastic) {
+    if (std::exchange(chosen[name], value) != value) origins.erase(name);
+  }
   JobEnvironment job = job_environment(env, chosen, interfaces_of(values));
   if (values.is_true("no_env")) job.inherited.clear();
   Variables variables = job.all();
@@ -133,7 +108,8 @@ Result<std::string> config_listing(const FlagValues& values, const config::EnvRe
   return config::config_text(config::MapEnv({variables.begin(), variables.end()}), origin);
 }
 
-std::optional<ExitText> requested_text(const FlagValues& values, const config::EnvReader& env) {
+std::optional<ExitText> requested_text(const CommandLine& line, const config::EnvReader& env) {
+  const FlagValues& values = line.values;
   if (values.is_true("help")) return ExitText{help_text(), 0, false};
   if (values.is_true("man")) return ExitText{man_page(), 0, false};
   if (const auto shell = values.get<std::string>("completion")) return ExitText{completion_script(*shell), 0, false};
@@ -142,18 +118,16 @@ std::optional<ExitText> requested_text(const FlagValues& values, const config::E
   if (values.is_true("print_config")) {
     const Result<std::string> listing = config_listing(values, env);
     if (!listing.is_ok()) return ExitText{"horovodrun: " + listing.status().message() + "\n", 2, true};
-    return ExitText{listing.value(), 0, false};
+    return ExitText{.text = listing.value(), .notices = line.notices};
   }
   return std::nullopt;
 }
 
-Result<std::chrono::seconds> start_timeout_of(const FlagValues& values, const config::EnvReader& env) {
-  if (const auto flag = values.get<std::int64_t>("start_timeout")) return std::chrono::seconds(*flag);
+Result<std::chrono::seconds> start_timeout_of(const Variables& given, const config::EnvReader& env) {
   const FlagRow& row = flag_row("start_timeout");
-  const std::string name(variable_of(row));
-  const std::string text = env.get(name).value_or("");
+  const std::string text = value_of(*row.option, given, env);
   if (text.empty()) return LaunchConfig{}.start_timeout;
-  const Result<FlagValue> value = parse_flag_value(row, {text}, name);
+  const Result<FlagValue> value = parse_flag_value(row, {text}, std::string(variable_of(row)));
   if (!value.is_ok()) return value.status();
   return std::chrono::seconds(std::get<std::int64_t>(value.value()));
 }
@@ -169,8 +143,6 @@ Result<std::vector<std::string>> nics_of(const FlagValues& values) {
   }
   return nics;
 }
-
-constexpr std::int64_t kLongestElasticTimeout = 31'536'000;  // see the option table
 
 InputTo input_to_of(const FlagValues& values) {
   const std::string who = values.get<std::string>("stdin").value_or("rank0");
@@ -201,9 +173,10 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.log_dir = values.get<std::string>("log_dir");
   config.summary = values.is_true("summary");
   config.events = values.get<std::string>("events");
-  HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(config.flag_variables, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
-  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, config.flag_variables, env));
   if (const auto limit = values.get<std::int64_t>("timeout")) config.timeout = std::chrono::seconds(*limit);
   if (const auto grace = values.get<std::int64_t>("kill_grace")) config.kill_grace = std::chrono::seconds(*grace);
   config.input_to = input_to_of(values);
@@ -211,7 +184,6 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
   config.binding = binding_of(values);
   config.dry_run = values.is_true("dry_run");
-  HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.tls, tls_of(config.flag_variables, env));
   if (config.tls) config.flag_variables["HOROVOD_TLS"] = "1";
   config.wdir = values.get<std::string>("wdir");
@@ -220,17 +192,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.binding.grows = config.elastic.has_value();
   const int most_ranks = config.elastic ? config.elastic->max_num_proc : config.num_proc;
   HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, most_ranks));
-  if (config.elastic) {
-    if (!config.input_asked_for) config.input_to = InputTo::kNobody;
-    config.flag_variables["HOROVOD_ELASTIC"] = "1";
-    if (const auto grace = config.elastic->grace.count(); grace > 0) {
-      config.flag_variables["HOROVOD_ELASTIC_GRACE"] = std::to_string(grace);
-    }
-    // A spare waits in init() for as long as the job runs; the launcher keeps the time for the others.
-    const std::int64_t timeout =
-        config.elastic->num_spares > 0 ? kLongestElasticTimeout : config.elastic->timeout.count();
-    config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(timeout);
-  }
+  if (config.elastic && !config.input_asked_for) config.input_to = InputTo::kNobody;
+  HVD_ASSIGN_OR_RETURN(const Variables elastic, elastic_variables(values, config.flag_variables, env));
+  for (const auto& [name, value] : elastic) config.flag_variables[name] = value;
   HVD_RETURN_IF_ERROR(read_debug_rank(values, config));
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
@@ -245,23 +209,48 @@ ExitText usage_error(const Status& status) { return {"horovodrun: " + status.mes
 
 }  // namespace
 
-Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env) {
-  const FlagValues::Entry* const flag = values.find("port_range");
-  const std::string name(variable_of(flag_row("port_range")));
-  const std::string text = flag != nullptr ? std::get<std::string>(flag->value) : env.get(name).value_or("");
-  if (flag == nullptr && text.empty()) return PortRange{};
+Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env, Variables* origins) {
+  Variables chosen;
+  const auto note = [origins](const Variables& variables, const std::string& origin) {
+    if (origins == nullptr) return;
+    for (const auto& [name, value] : variables) (*origins)[name] = origin;
+  };
+  if (const auto path = values.get<std::string>("env_file")) {
+    const auto text = read_input(*path, config::quoted(*path), kMaxEnvFileBytes);
+    const Status added = text.is_ok() ? add_variables_of_file(text.value(), *path, env, chosen) : text.status();
+    HVD_RETURN_IF_ERROR(added.annotate("--env-file"));
+    note(chosen, *path);
+  }
+  for (const std::string& word :
+       values.get<std::vector<std::string>>("chosen_variables").value_or(std::vector<std::string>{})) {
+    Variables one;
+    HVD_RETURN_IF_ERROR(add_chosen_variable(word, env, one).annotate("-x"));
+    note(one, "-x");
+    for (auto& [name, value] : one) chosen[name] = std::move(value);
+  }
+  HVD_RETURN_IF_ERROR(check_tls_agrees(values, chosen));
+  for (auto& [name, value] : flag_variables_of(values)) {
+    note({{name, value}}, source_of(name, values));
+    chosen[name] = value;
+  }
+  return chosen;
+}
+
+Result<PortRange> ports_of(const FlagValues& values, const Variables& given, const config::EnvReader& env) {
+  const FlagRow& row = flag_row("port_range");
+  const std::string text = value_of(*row.option, given, env);
+  if (text.empty()) return PortRange{};
   auto ports = config::parse_ports(text);
-  if (!ports.is_ok()) return ports.status().annotate(flag != nullptr ? flag->source : name);
+  const FlagValues::Entry* const flag = values.find("port_range");
+  if (!ports.is_ok()) return ports.status().annotate(flag != nullptr ? flag->source : std::string(variable_of(row)));
   return ports;
 }
 
 Result<bool> tls_of(const Variables& given, const config::EnvReader& env) {
-  const std::string name(variable_of(flag_row("tls")));
-  const auto found = given.find(name);
-  const std::string text = found != given.end() ? found->second : env.get(name).value_or("");
+  const std::string text = value_of(config::Option::kTls, given, env);
   if (text.empty()) return false;
   auto on = config::parse_bool(text);
-  if (!on.is_ok()) return on.status().annotate(name);
+  if (!on.is_ok()) return on.status().annotate(name_of(config::Option::kTls));
   return on;
 }
 
@@ -272,7 +261,7 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     error.text += "horovodrun: `horovodrun --help` lists the flags\n";
     return error;
   }
-  if (auto text = requested_text(line.value().values, env)) return *std::move(text);
+  if (auto text = requested_text(line.value(), env)) return *std::move(text);
   const FlagValues& values = line.value().values;
   for (const std::string_view dest : {"listen", "secret_file"}) {
     const bool waits = dest == "listen" && values.has("wait_for_hosts");
@@ -308,7 +297,7 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     return std::move(config).value();
   }
   if (values.has("join")) {
-    const auto start_timeout = start_timeout_of(values, env);
+    const auto start_timeout = start_timeout_of(flag_variables_of(values), env);
     if (!start_timeout.is_ok()) return usage_error(start_timeout.status());
     Result<JoinConfig> config = make_join_config(values, line.value().command, start_timeout.value());
     if (!config.is_ok()) return usage_error(config.status());

@@ -15,6 +15,7 @@ struct ExitText {
   std::string text;  // ends with a newline
   int code = 0;      // 0, or 2 for a wrong command line
   bool to_stderr = false;
+  std::vector<std::string> notices{};  // as LaunchConfig::notices
 
   bool operator==(const ExitText&) const = default;
 };

@@ -40,5 +40,7 @@ std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const F
 // not get, and one for those that do nothing without another (HOROVOD_AUTOTUNE_LOG). A controller that no Horovod has
 // is an error. `given` beats what the launcher's environment has. Pure.
 Result<std::vector<std::string>> variable_notices(const Variables& given, const config::EnvReader& env);
+// What ranks get for that variable; "" for nothing. `given`: as above.
+std::string value_of(config::Option option, const Variables& given, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

@@ -52,8 +52,13 @@ std::optional<TimePoint> ElasticJob::stuck_until(int number, const Slot& slot) c
 
 std::optional<TimePoint> ElasticJob::next_look_at(int number, const Slot& slot) const {
   const std::optional<TimePoint> until = stuck_until(number, slot);
-  if (slot.is_reported_stuck || slot.is_told_to_stop || !holds_up_others(number, slot)) return until;
-  const TimePoint report = *disturbed_since_ + kReportStuck;
+  std::optional<TimePoint> since;
+  if (holds_up_others(number, slot)) since = disturbed_since_;
+  // What fails before the round begins is started anew when all the others have come or ended: nobody else says why
+  // not.
+  if (slot.has_process && has_outcome(Outcome::kFailed) && !since) since = missing_since(number, slot);
+  if (slot.is_reported_stuck || slot.is_told_to_stop || !since) return until;
+  const TimePoint report = *since + kReportStuck;
   return until ? std::min(*until, report) : report;
 }
 
@@ -87,7 +92,9 @@ void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
       slot.is_reported_stuck = true;
       out.push_back({.kind = Kind::kReport,
                      .process = process,
-                     .text = "does not come to the next round of the job, for which the others wait" +
+                     .text = (phase_ == Phase::kForming
+                                  ? "has not come to init(), and what has failed is not started anew before"
+                                  : "does not come to the next round of the job, for which the others wait") +
                              std::string(limits_.replace_stuck ? "" : " (--replace-stuck would end it)")});
     }
   }

@@ -63,7 +63,7 @@ JobEnvironment job_environment(const config::EnvReader& launcher, const Variable
   job.set = flag_variables;
   set(job.set, Option::kController, "gloo");
   set(job.set, Option::kCpuOperations, "gloo");
-  job.set["PYTHONUNBUFFERED"] = "1";
+  job.set.try_emplace("PYTHONUNBUFFERED", "1");
   if (!interfaces.empty()) {
     set(job.set, Option::kGlooIface, joined(interfaces));
     job.set["NCCL_SOCKET_IFNAME"] = joined(interfaces);

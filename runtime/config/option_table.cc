@@ -126,8 +126,8 @@ constexpr OptionRow kRows[] = {
     {O::kStallCheckTimeSeconds, "HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
      "age at which a stalled tensor is reported; 0: never, like HOROVOD_STALL_CHECK_DISABLE", 0, kMaxSeconds},
     {O::kStallShutdownTimeSeconds, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", K::kInteger, &C::stall_shutdown_time,
-     "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS", 0,
-     kMaxSeconds},
+     "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS; without the "
+     "stall check: never", 0, kMaxSeconds},
     {O::kThreadAffinity, "HOROVOD_THREAD_AFFINITY", "", K::kCores, &C::thread_affinity,
      "cores for the threads that negotiate and reduce: a list with one core per local rank; a shorter list, or a core that "
      "is not the process', pins nothing and is logged"},

@@ -223,10 +223,13 @@ void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
 // What Horovod ignored is ignored with a word, not refused.
 void ignore_unusable(RuntimeConfig& config) {
   if (config.stall_check_time.count() == 0) config.stall_check_disable = true;
-  if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
-    config.warnings.push_back(
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" + std::to_string(config.stall_shutdown_time.count()) +
-        " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" + std::to_string(config.stall_check_time.count()) + ": ignored");
+  const bool is_below = config.stall_shutdown_time < config.stall_check_time;
+  if (config.stall_shutdown_time.count() != 0 && (is_below || config.stall_check_disable)) {
+    const std::string why = config.stall_check_disable ? " needs the stall check, which is off"
+                                                       : " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" +
+                                                             std::to_string(config.stall_check_time.count());
+    config.warnings.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" +
+                              std::to_string(config.stall_shutdown_time.count()) + why + ": ignored");
     config.stall_shutdown_time = std::chrono::seconds(0);
   }
 }

@@ -58,7 +58,7 @@ def test_a_slot_that_keeps_failing_is_given_up(start_elastic: StartElastic) -> N
 
 
 def test_resets_are_limited_and_a_signal_ends_a_job_that_waits(start_elastic: StartElastic) -> None:
-    job = start_elastic("-np", "2", "--min-np", "1", "--reset-limit", "0")
+    job = start_elastic("-np", "2", "--min-np", "1", "--max-restarts", "0")
     job.wait_for_size(2)
     job.kill(1)
     assert job.wait() == 137, job

@@ -59,6 +59,7 @@ def run_all() -> None:
     entries = [(at, at, (n,), F32, place) for at, n in zip(addresses, sizes, strict=True)]
     core.enqueue_group((core.OP_ALLREDUCE, "list", -1, ()), entries, SUM, None).wait()
     assert calls("ncclAllReduce") == before + 1
+    assert (calls("ncclMemAlloc") > 0) == (sys.argv[3] == "nothing"), "memory that NCCL knows"
     for at, n in zip(addresses, sizes, strict=True):
         assert values_at(at, n) == [2.0 * n + 1] * n
 
@@ -144,6 +145,7 @@ def start_without_a_member() -> None:
 
 cases = {
     "nothing": run_all,
+    "memory is not registered": run_all,
     "a member dies": lose_a_peer,
     "a member dies before it joins": lose_who_has_not_come,
     "a member does not start": start_without_a_member,

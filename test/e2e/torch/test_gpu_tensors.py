@@ -39,7 +39,13 @@ def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, driver: 
 # What happens, and who comes to a good end.
 @pytest.mark.parametrize(
     ("case", "good"),
-    [("nothing", 2), ("a member dies", 1), ("a member dies before it joins", 1), ("a member does not start", 2)],
+    [
+        ("nothing", 2),
+        ("memory is not registered", 2),
+        ("a member dies", 1),
+        ("a member dies before it joins", 1),
+        ("a member does not start", 2),
+    ],
 )
 def test_processes_reduce_over_nccl(
     case: str, good: int, horovodrun: Any, driver: str, nccl: str, tmp_path: Path
@@ -47,6 +53,8 @@ def test_processes_reduce_over_nccl(
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     env = {"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_NCCL_LIBRARY": nccl, "TMPDIR": str(meeting)}
+    if case == "memory is not registered":
+        env["HOROVOD_NCCL_REGISTER"] = "0"
     # For so long a member waits for another one's NCCL, unless it hears of its loss.
     if case == "a member does not start":
         env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "10"

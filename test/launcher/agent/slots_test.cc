@@ -23,6 +23,7 @@
 #include "rendezvous/client/agent_client.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/fd.h"
+#include "test/support/temp_folder.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -215,6 +216,13 @@ void wait_until_gone(int pid) {
   }
 }
 
+std::size_t lines_in(const std::string& path) {
+  std::ifstream file(path);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  return lines;
+}
+
 const std::string kLoop = "while :; do sleep 0.02; done";
 
 }  // namespace
@@ -287,6 +295,33 @@ TEST_CASE("What a process has left in its session is killed before the slot's ne
   agent.wait_for_lines(second, 1);
   wait_until_gone(helper);
   agent.wait_for("end of output 0.1");
+}
+
+TEST_CASE("While nobody takes the output, no more of it is read, also of a process that starts meanwhile", "[agent]") {
+  const test::TempFolder folder;
+  const auto role = [&](const std::string& name) {
+    return "while :; do head -c 65536 /dev/zero; echo >> " + folder / name + "; done";
+  };
+  // How often it has printed as much as a pipe holds, once it stands still or goes on without an end.
+  const auto prints = [&](const std::string& name, std::size_t least, std::size_t most) {
+    const auto printed = [&] { return lines_in(folder / name); };
+    const Deadline deadline = soon();
+    for (std::size_t before = 0, now = printed();; before = std::exchange(now, printed())) {
+      if ((now == before && now >= least) || now > most) return now;
+      REQUIRE_FALSE(deadline.expired());
+      ::poll(nullptr, 0, 100);
+    }
+  };
+  AgentUnderTest agent;
+  agent.launch(3);
+  agent.start({0, 1}, role("first"));
+  agent.wait_for("started 0.1");
+  CHECK(prints("first", 64, 1000) <= 1000);  // 4 MiB
+  agent.start({1, 1}, role("second"));
+  agent.start({2, 1}, "echo its last words; exit 3");
+  CHECK(prints("second", 1, 10) <= 10);
+  agent.wait_for("ended 2.1: exited with code 3");
+  CHECK(agent.lines_of({2, 1}) == std::vector<std::string>{"its last words"});  // who ends meanwhile loses nothing
 }
 
 TEST_CASE("A second process of a slot outlives neither the lease nor its agent", "[agent]") {

@@ -198,6 +198,7 @@ TEST_CASE("Unknown sections and keys are notices with the nearest known name", "
 TEST_CASE("controller: mpi is noted and yields to a flag", "[unit][cli]") {
   const ConfigFile file("controller: MPI\n");
   const auto noted = parse_job({"--config-file", file.path()}).notices;
+  REQUIRE(std::get<ExitText>(parse({"--print-config", "--config-file", file.path()})).notices == noted);
   REQUIRE(noted == std::vector<std::string>{file.path() + ":1: controller: mpi: this Horovod has no MPI; ignored, the "
                                                           "job runs over Gloo"});
   REQUIRE(parse_job({"--gloo", "--config-file", file.path()}).notices.empty());

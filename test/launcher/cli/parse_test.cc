@@ -114,6 +114,28 @@ TEST_CASE("TLS is on by the flag or by the variable, and ranks are told", "[unit
   }
 }
 
+TEST_CASE("What launcher and ranks have to agree on is the launcher's, too, when -x gives it to ranks", "[unit][cli]") {
+  const config::MapEnv::Map env{
+      {"HOROVOD_START_TIMEOUT", "1"}, {"HOROVOD_PORT_RANGE", "1-2"}, {"HOROVOD_ELASTIC_TIMEOUT", "1"}};
+  const Words chosen{"-x", "HOROVOD_START_TIMEOUT=7",   "-x",       "HOROVOD_PORT_RANGE=8-9",
+                     "-x", "HOROVOD_ELASTIC_TIMEOUT=5", "--min-np", "1"};
+  const LaunchConfig config = parse_job(chosen, env);
+  CHECK(config.start_timeout == std::chrono::seconds(7));
+  CHECK(config.ports == PortRange{8, 9});
+  CHECK(config.elastic->timeout == std::chrono::seconds(5));
+  CHECK(config.flag_variables.at("HOROVOD_ELASTIC_TIMEOUT") == "5");
+  const LaunchConfig unset = parse_job({"-x", "HOROVOD_PORT_RANGE="}, env);
+  CHECK(unset.ports == PortRange{});
+  CHECK(unset.start_timeout == std::chrono::seconds(1));
+  CHECK(std::get<CheckConfig>(parse({"--check", "-x", "HOROVOD_PORT_RANGE=8-9", "python"}, env)).ports ==
+        PortRange{8, 9});
+  for (const char* name : {"HOROVOD_START_TIMEOUT", "HOROVOD_PORT_RANGE", "HOROVOD_ELASTIC_TIMEOUT"}) {
+    const std::string wrong = std::string(name) + "=soon";
+    CHECK(
+        usage_error_of({"-np", "2", "--min-np", "1", "-x", wrong, "true"}).starts_with(std::string(name) + ": 'soon'"));
+  }
+}
+
 TEST_CASE("TLS that ranks get by -x or --env-file is the launcher's too", "[unit][cli]") {
   char path[] = "/tmp/hvd-tls-env-XXXXXX";
   ::close(::mkstemp(path));

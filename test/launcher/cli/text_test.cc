@@ -61,6 +61,15 @@ TEST_CASE("--print-config shows flags above the environment above the defaults",
   const std::string chosen = text_of({"--print-config", "-x", "HOROVOD_CACHE_CAPACITY=7"}, env).text;
   REQUIRE(chosen.find("7  (-x; default 1024)\n") != std::string::npos);
   REQUIRE(chosen.find("gloo  (horovodrun; default gloo)\n") != std::string::npos);
+  REQUIRE(chosen.find("HOROVOD_ELASTIC                          0\n") != std::string::npos);
+  const std::string elastic =
+      text_of({"--print-config", "--min-np", "1", "--grace", "9", "-x", "HOROVOD_ELASTIC_TIMEOUT=7"}).text;
+  REQUIRE(elastic.find("HOROVOD_ELASTIC                          1  (horovodrun; default 0)\n") != std::string::npos);
+  REQUIRE(elastic.find("HOROVOD_ELASTIC_GRACE                    9  (horovodrun; default 0)\n") != std::string::npos);
+  REQUIRE(elastic.find("HOROVOD_ELASTIC_TIMEOUT                  7  (-x; default 600)\n") != std::string::npos);
+  const std::string spares =
+      text_of({"--print-config", "--min-np", "1", "--spares", "1", "--elastic-timeout", "7"}).text;
+  REQUIRE(spares.find("31536000  (horovodrun; default 600)\n") != std::string::npos);
 }
 
 TEST_CASE("The manual page and the completions know every flag", "[unit][cli]") {

@@ -34,6 +34,7 @@ TEST_CASE("Flags win over the launcher's environment, which reaches the ranks ot
   all["EMPTY"] = "";
   all["HOROVOD_FUSION_THRESHOLD"] = "1";
   REQUIRE(job.all() == all);
+  REQUIRE(job_environment(env, {{"PYTHONUNBUFFERED", ""}}, {}).set.at("PYTHONUNBUFFERED").empty());  // by -x
 }
 
 TEST_CASE("An srun that starts agents has what may travel, and nothing that changes the stream",

@@ -6,17 +6,20 @@
 #include <uv.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
+#include <vector>
 
 #include "runtime/base/socket_io.h"
+#include "test/support/other_user.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
 
 namespace {
 
-Fd connect_to_own_job() {
+Fd connect_to_job_of(uid_t user) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const std::string name = "hvd-job-" + std::to_string(::geteuid()) + "-" + std::to_string(::getpid());
+  const std::string name = "hvd-job-" + std::to_string(user) + "-" + std::to_string(::getpid());
   const AbstractAddress address(name);
   REQUIRE(::connect(fd.get(), address.get(), address.size()) == 0);
   return fd;
@@ -32,7 +35,7 @@ TEST_CASE("JobSocket waits for descriptors without spinning, and then answers", 
     return true;
   });
   REQUIRE(opened.is_ok());
-  const Fd client = connect_to_own_job();
+  const Fd client = connect_to_job_of(::geteuid());
   REQUIRE(::send(client.get(), "word\n", 5, 0) == 5);
 
   rlimit former = {};
@@ -54,4 +57,32 @@ TEST_CASE("JobSocket waits for descriptors without spinning, and then answers", 
   uv_run(loop.get(), UV_RUN_NOWAIT);
   CHECK(deadline.active());
   CHECK(turns < 20);
+}
+
+TEST_CASE("JobSocket hangs up on other users, and on more clients than it has places for", "[job]") {
+  MainLoop loop;
+  auto opened = JobSocket::open(loop, [](const std::string&, const JobSocket::Reply&) { return true; });
+  REQUIRE(opened.is_ok());
+  // Whether the other end hangs up, and not only at the deadline of its clients.
+  const auto is_refused = [&loop](const Fd& client) {
+    loop::Timer deadline(loop.get(), [&loop] { loop.stop(); });
+    deadline.start(JobSocket::kDeadline / 4);
+    loop::Poll poll(loop.get(), client.get(), [&loop](bool, bool) { loop.stop(); });
+    poll.watch(true, false);
+    loop.run();
+    char byte = 0;
+    return deadline.active() && ::recv(client.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  std::optional<Fd> stranger;
+  {
+    const OtherUser other;
+    if (other.is_there()) stranger = connect_to_job_of(0);
+  }
+  if (stranger) CHECK(is_refused(*stranger));
+  std::vector<Fd> clients;
+  while (clients.size() < JobSocket::kMaxClients) {
+    clients.push_back(connect_to_job_of(::geteuid()));
+    uv_run(loop.get(), UV_RUN_NOWAIT);
+  }
+  CHECK(is_refused(connect_to_job_of(::geteuid())));
 }

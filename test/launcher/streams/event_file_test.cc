@@ -1,6 +1,8 @@
 #include "launcher/streams/event_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +51,24 @@ TEST_CASE("After a line that another job has left cut, events begin with one of 
   file.write("one\n");
   file.write("two\n");
   CHECK(text_of(path) == "whole\n{\"cut\":\none\ntwo\n");
+}
+
+TEST_CASE("After a line that the disk took in part, the next one begins with a line of its own", "[job]") {
+  const test::TempFolder folder;
+  const std::string path = folder / "events";
+  int said = 0;
+  EventFile file(open_events_file(path).value(), [&said](const std::string&) { ++said; });
+  rlimit former = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &former) == 0);
+  const rlimit few = {.rlim_cur = 4, .rlim_max = former.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &few) == 0);
+  file.write("a line\n");
+  ::setrlimit(RLIMIT_FSIZE, &former);
+  ::signal(SIGXFSZ, handler);
+  file.write("whole\n");
+  CHECK(text_of(path) == "a li\nwhole\n");
+  CHECK(said == 1);
 }
 
 TEST_CASE("A file for events that cannot be, or that another may have put there, is refused", "[job]") {

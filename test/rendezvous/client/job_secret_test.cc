@@ -12,6 +12,7 @@
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/socket_io.h"
 #include "test/rendezvous/support/job.h"
+#include "test/support/other_user.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
@@ -19,14 +20,17 @@ using test::soon;
 
 namespace {
 
+std::string new_name() {
+  std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
+  crypto::random_bytes(random);
+  return std::string(kAgentSocketPrefix) + to_hex(random);
+}
+
 // An agent that gives one fixed answer to one rank.
 class FakeAgent {
  public:
   explicit FakeAgent(Bytes answer)
-      : answer_(std::move(answer)), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
-    crypto::random_bytes(random);
-    name_ = std::string(kAgentSocketPrefix) + to_hex(random);
+      : answer_(std::move(answer)), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)), name_(new_name()) {
     const AbstractAddress address(name_);
     REQUIRE(bind(listener_.get(), address.get(), address.size()) == 0);
     REQUIRE(listen(listener_.get(), 4) == 0);
@@ -93,6 +97,21 @@ TEST_CASE("What is not an agent gives no secret and an error that names the sock
   CHECK_THAT(error_of({}), Catch::Contains("closed"));
 }
 
+TEST_CASE("Another user who listens under the agent's name is not asked", "[multi][rendezvous]") {
+  const std::string name = "hvd-agent-0123456789abcdef0123456789abcde" + std::to_string(::getpid() % 10);
+  const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const AbstractAddress address(name);
+  REQUIRE(bind(listener.get(), address.get(), address.size()) == 0);
+  {
+    const OtherUser other;
+    if (!other.is_there()) return;  // only root can act as another one
+    REQUIRE(listen(listener.get(), 4) == 0);
+  }
+  const std::string why = "the listener runs under uid 65534, this process under uid 0";
+  CHECK_THAT(fetch_credentials(name, soon()).status().message(), Catch::Contains(name) && Catch::Contains(why));
+  CHECK(report_stall(name, 1).message() == why);
+}
+
 TEST_CASE("An agent that is not there, or not named as one, is an error at once", "[multi][rendezvous]") {
   const std::string nobody = "hvd-agent-00000000000000000000000000000000";
   CHECK_THAT(fetch_credentials(nobody, soon()).status().message(),
@@ -106,9 +125,7 @@ TEST_CASE("An agent that is not there, or not named as one, is an error at once"
 
 TEST_CASE("An agent that does not answer is an error at the deadline", "[multi][rendezvous]") {
   const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
-  crypto::random_bytes(random);
-  const std::string name = std::string(kAgentSocketPrefix) + to_hex(random);
+  const std::string name = new_name();
   const AbstractAddress address(name);
   REQUIRE(bind(listener.get(), address.get(), address.size()) == 0);
   REQUIRE(listen(listener.get(), 4) == 0);

@@ -163,6 +163,16 @@ TEST_CASE("What Horovod ignored is ignored with a warning", "[unit][config][comp
     REQUIRE(config.warnings.size() == 1);
     REQUIRE(config.warnings[0].find("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=10 is below") == 0);
   }
+  SECTION("a shutdown time without the stall check") {
+    for (const auto& [name, value] :
+         {std::pair{"HOROVOD_STALL_CHECK_DISABLE", "1"}, {"HOROVOD_STALL_CHECK_TIME_SECONDS", "0"}}) {
+      const RuntimeConfig config = load({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "90"}, {name, value}}).value();
+      REQUIRE(config.stall_shutdown_time.count() == 0);
+      REQUIRE(config.warnings.size() == 1);
+      REQUIRE(config.warnings[0].find("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=90 needs the stall check, which is off") ==
+              0);
+    }
+  }
   SECTION("an unknown log level") {
     const RuntimeConfig config = load({{"HOROVOD_LOG_LEVEL", "loud"}}).value();
     REQUIRE(config.log_level == LogLevel::kWarning);

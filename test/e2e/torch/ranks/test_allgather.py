@@ -119,6 +119,16 @@ def test_sparse_allreduce_equals_the_dense_one(dtype: torch.dtype, op: str) -> N
         )
 
 
+@pytest.mark.usefixtures("several_ranks")
+def test_a_sparse_average_of_integers_is_rounded_as_a_dense_one() -> None:
+    values = torch.tensor([-2 * hvd.size() - 1, 2 * hvd.size() + 1])
+    sparse = torch.sparse_coo_tensor([[0, 2]], values, (4,), check_invariants=True)
+    averages = hvd.sparse_allreduce_async(sparse, name="whole", op=hvd.Average)()._values()
+    dense = hvd.allreduce(values[:1] if hvd.rank() == 0 else torch.zeros_like(values[:1]), name="dense", op=hvd.Average)
+    assert dense.tolist() == [-2]
+    assert averages.tolist() == [-2, 2] * hvd.size()
+
+
 def test_sparse_allreduce_of_nothing() -> None:
     empty = torch.sparse_coo_tensor(torch.empty(1, 0), torch.empty(0, 2), (4, 2), check_invariants=True)
     assert_same(hvd.sparse_allreduce_async(empty, name="none", op=hvd.Sum)().to_dense(), torch.zeros(4, 2))

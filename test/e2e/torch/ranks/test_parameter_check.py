@@ -53,11 +53,16 @@ def test_equal_parameters_are_not_warned_of_whatever_their_strides() -> None:
 
 
 @pytest.mark.usefixtures("several_ranks")
-@pytest.mark.parametrize(("every", "expected"), [("0", []), ("2", [3, 5])])
-def test_a_variable_says_how_often(every: str, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("every", "op", "expected"), [("0", hvd.Average, []), ("2", hvd.Average, [3, 5]), ("2", hvd.Adasum, [])]
+)
+def test_a_variable_says_how_often(
+    every: str, op: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Adasum once at most: before the first step."""
     monkeypatch.setenv("HOROVOD_CHECK_PARAMETERS", every)
     model = net()
-    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=op)
     warned = []
     for number in range(1, 6):
         if number == 2:

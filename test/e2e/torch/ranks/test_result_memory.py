@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import resource
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +27,28 @@ def test_pages_of_results_that_are_gone_serve_the_next() -> None:
     }
     counted = {name: (call(), min(faults(call) for _ in range(2)))[1] for name, call in calls.items()}
     assert all(count < FRESH for count in counted.values()), counted
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize(("most", "is_kept"), [("35M", False), ("64M", True)])
+def test_a_variable_bounds_the_memory_that_is_kept_of_results(
+    most: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.ones(BEYOND_MALLOC)  # 36 MiB
+    hvd.shutdown()
+    with monkeypatch.context() as context:
+        context.setenv("HOROVOD_IDLE_OUTPUT_BYTES", most)
+        hvd.init()
+    result = hvd.allreduce(x)
+    while_it_lives = resident_bytes()
+    del result
+    given_back = while_it_lives - resident_bytes()
+    hvd.shutdown()
+    hvd.init()
+    assert (given_back > x.nbytes / 2) != is_kept, given_back
 
 
 def test_results_that_live_share_nothing_and_outlive_the_session() -> None:

@@ -10,6 +10,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/collectives/shm/hand_over.h"
+#include "runtime/crypto/hash.h"
+#include "test/support/other_user.h"
 
 namespace hvd::collectives {
 namespace {
@@ -89,6 +91,43 @@ TEST_CASE("Strangers get nothing and hold nobody up", "[multi][collectives]") {
     std::array<std::uint8_t, 1> byte{};
     CHECK_FALSE(receive_exactly(stranger->get(), byte, Deadline::after(kPatience), -1).is_ok());
   }
+}
+
+// As rank 1 of the job introduces itself.
+Bytes hello_of_rank_1() {
+  const Bytes nonce(sizeof(ShmSegment::Nonce), 7);
+  ByteWriter hello;
+  hello.put(std::uint32_t{1});
+  const Bytes who = hello.bytes();
+  hello.put_raw(nonce);
+  hello.put_raw(crypto::hmac_sha256(key_of(1), {as_bytes("hvd:shm:"), as_bytes("member"), as_bytes("|"), who, nonce}));
+  return hello.take();
+}
+
+TEST_CASE("Another user gets nothing, nor is taken for the leader, whatever he knows", "[multi][collectives]") {
+  const HandOverSocket socket = HandOverSocket::open().value();
+  std::array<std::uint8_t, 1> byte{};
+  std::optional<Fd> stranger;
+  std::optional<Result<SharedMemory>> strangers;
+  {
+    const OtherUser other;
+    if (!other.is_there()) return;  // only root can act as another one
+    stranger = connect_to(socket.name());
+    strangers = take_over(socket.name(), options_of(1, {0, 1}));
+  }
+  CHECK(strangers->value().why_not == "socket of rank 0: another user listens there");
+  REQUIRE(send_all(stranger->get(), hello_of_rank_1(), Deadline::after(kPatience), -1).is_ok());
+  const auto found = share(socket, {options_of(0, {0, 1}), options_of(1, {0, 1})});
+  CHECK(found[0].value().segment != nullptr);
+  CHECK(found[1].value().segment != nullptr);
+  CHECK_FALSE(receive_exactly(stranger->get(), byte, Deadline::after(kPatience), -1).is_ok());
+  // The same introduction opens the way to this user.
+  const Fd known = connect_to(socket.name());
+  REQUIRE(send_all(known.get(), hello_of_rank_1(), Deadline::after(kPatience), -1).is_ok());
+  auto leader = std::async(std::launch::async, [&] { return hand_over(socket, options_of(0, {0, 1})); });
+  CHECK(receive_exactly(known.get(), byte, Deadline::after(kPatience), -1).is_ok());
+  ::shutdown(known.get(), SHUT_RDWR);
+  CHECK(leader.get().value().segment == nullptr);
 }
 
 TEST_CASE("A leader of another job hands nothing over", "[multi][collectives]") {
