@@ -18,9 +18,9 @@ namespace hvd::rendezvous {
 namespace {
 
 // Requires: is_agent_socket_name(name).
-Result<Fd> connect_to_agent(const std::string& name, const Deadline& deadline) {
+Result<Fd> connect_to_agent(const std::string& name, const Deadline& deadline, int wake_fd = -1) {
   static_assert(kAgentSocketNameBytes <= AbstractAddress::kMaxName);
-  HVD_ASSIGN_OR_RETURN(Fd fd, connect_to(AbstractAddress(name), deadline, -1));
+  HVD_ASSIGN_OR_RETURN(Fd fd, connect_to(AbstractAddress(name), deadline, wake_fd));
   HVD_ASSIGN_OR_RETURN(const ucred peer, peer_credentials(fd.get()));
   if (peer.uid == geteuid()) return fd;
   return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
@@ -41,18 +41,18 @@ Status send_request(const Fd& fd, std::uint8_t request, std::int32_t rank, const
 
 // Sends the request, with what is `behind` it, and receives as much as `answer` holds.
 Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline,
-                ByteSpan behind = {}) {
+                ByteSpan behind = {}, int wake_fd = -1) {
   HVD_RETURN_IF_ERROR(send_request(fd, request, 0, deadline, behind));
   for (std::size_t received = 0; received < answer.size();) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), answer.subspan(received), deadline, -1));
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), answer.subspan(received), deadline, wake_fd));
     received += size;
   }
   return Status::ok();
 }
 
-Result<Credentials> ask(const Fd& fd, const Deadline& deadline) {
+Result<Credentials> ask(const Fd& fd, const Deadline& deadline, int wake_fd) {
   WipedBuffer<kAgentAnswerBytes> answer;
-  HVD_RETURN_IF_ERROR(exchange(fd, kAgentRequestCredentials, answer.bytes, deadline));
+  HVD_RETURN_IF_ERROR(exchange(fd, kAgentRequestCredentials, answer.bytes, deadline, {}, wake_fd));
   const ByteSpan bytes = answer.bytes;
   if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic) return Status::internal("what answers is not an agent");
   if (bytes[kAgentMagic.size()] != kAgentAnswerOk) {
@@ -84,16 +84,16 @@ Status tell(const std::string& agent_name, std::uint8_t request, ByteSpan behind
 
 }  // namespace
 
-Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline) {
+Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline, int wake_fd) {
   const std::string context = "job secret from agent \"" + agent_name + "\"";
   if (!is_agent_socket_name(agent_name)) {
     return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", expected " +
                                     std::string(kAgentSocketPrefix) + " and " +
                                     std::to_string(2 * kAgentSocketRandomBytes) + " hex digits");
   }
-  auto fd = connect_to_agent(agent_name, deadline);
+  auto fd = connect_to_agent(agent_name, deadline, wake_fd);
   if (!fd.is_ok()) return fd.status().annotate(context);
-  auto credentials = ask(fd.value(), deadline);
+  auto credentials = ask(fd.value(), deadline, wake_fd);
   if (!credentials.is_ok()) return credentials.status().annotate(context);
   return credentials;
 }

@@ -18,8 +18,8 @@ struct Credentials {
 };
 
 // From the agent on this host, by the name in HOROVOD_AGENT. Checks that the other end runs under
-// our own uid.
-Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline);
+// our own uid. `wake_fd` becomes readable when the wait shall end (kAborted).
+Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline, int wake_fd = -1);
 
 // Reports to the agent on this host, by the name in HOROVOD_AGENT, that this process goes down by its own fault or
 // leaves, and waits for the answer: by then the launcher's stream holds it, before anything that follows from it.

@@ -17,6 +17,7 @@ void EngineLoop::watch() {
   check_thread();
   if (stop_reason_) return watch_end();
   if (!attached_) return;
+  small_.give_up_sealed();
   pump();  // what a thread has added is reported before it is reported that the thread waits
   if (stop_reason_) return;
   const OperationTable::Oldest oldest = table_.oldest(SteadyClock::now() - ProgressWatch::kBlockedFor);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/base/fd.h"
 #include "runtime/base/input_file.h"
 #include "runtime/crypto/hash.h"
 #include "runtime/crypto/secret_file.h"
@@ -74,12 +75,16 @@ std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfi
 }  // namespace
 
 Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, const crypto::Secret* own_secret,
-                                            Deadline deadline) {
+                                            Deadline deadline, const std::stop_token& stop) {
   const auto with = [&](const crypto::Secret& secret) {
     return rendezvous::Credentials{rendezvous::make_seat(rendezvous::seat_key(secret), {config.rank, 0}), secret};
   };
   if (own_secret != nullptr) return with(*own_secret);
-  if (!config.agent_socket.empty()) return rendezvous::fetch_credentials(config.agent_socket, deadline);
+  if (!config.agent_socket.empty()) {
+    HVD_ASSIGN_OR_RETURN(const Pipe wake, make_pipe());
+    const std::stop_callback end_wait(stop, [&] { (void)write_all(wake.write_end.get(), "", 1); });
+    return rendezvous::fetch_credentials(config.agent_socket, deadline, wake.read_end.get());
+  }
   if (config.secret_file.empty()) {
     return Status::invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE "

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,10 @@
 // What a process brings to the rendezvous, and what it takes from there (docs/design/job-bootstrap.md).
 namespace hvd::engine {
 
-// Who this process is, from its agent. Without one it is what its starter says: the only process of the slot of its
-// rank, with `secret`, or the one of its file.
+// Who this process is, from its agent, unless `stop` ends that. Without one it is what its starter says: the only
+// process of the slot of its rank, with `secret`, or the one of its file.
 Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, const crypto::Secret* secret,
-                                            Deadline deadline);
+                                            Deadline deadline, const std::stop_token& stop = {});
 
 // The numbers that the environment has, for the plan to compare.
 rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config);

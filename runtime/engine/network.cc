@@ -65,7 +65,7 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   HVD_FAILPOINT_RETURN("join.begin");
   const auto patience = config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout;
   const Deadline deadline = Deadline::after(patience);
-  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, job_secret, deadline));
+  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, job_secret, deadline, stop));
   const crypto::Secret& secret = own.secret;
   HVD_FAILPOINT_RETURN("join.secret");
   std::unique_ptr<Network> network(new Network(config, secret, job_secret != nullptr));

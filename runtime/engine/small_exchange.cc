@@ -210,9 +210,11 @@ void SmallExchange::give_up(TimePoint then) {
   for (auto& [id, set] : sets_) {
     Set& of = set;
     for_each_tensor(of, [&](Tensor& tensor) HVD_REQUIRES(mutex_) {
-      if (tensor.open == nullptr || tensor.open->since_ >= then) return;
+      if (tensor.open == nullptr) return;
+      const bool is_sealed = tensor.data.look() == State::kSealed;  // by another member
+      if (!is_sealed && tensor.open->since_ >= then) return;
       finish_last_use({&of, &tensor});  // that nobody has looked at
-      if (tensor.open != nullptr) seal(of, tensor, true);
+      if (tensor.open != nullptr) seal(of, tensor, !is_sealed);
     });
   }
 }

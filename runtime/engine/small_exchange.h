@@ -63,8 +63,10 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // before the decision are those of its responses: it may remove one, and give its id to another.
   void learn(const wire::Decision& decision, const topology::ProcessSetTable& before,
              const topology::ProcessSetTable& after) HVD_EXCLUDES(mutex_);
-  // Uses that began before `then` go the ordinary way, where a stall is found out and told.
+  // Uses that began before `then` go the ordinary way, where a stall is found out and told. So do those that another
+  // member has sealed, which no thread here may have seen: who waits for them there waits for this rank.
   void give_up(TimePoint then) HVD_EXCLUDES(mutex_);
+  void give_up_sealed() { give_up(TimePoint::min()); }
   // What is complete is completed; all else is left to the table, here and on whoever comes later. Nothing starts any
   // more. Not on a thread that an operation ends on.
   void close() HVD_EXCLUDES(mutex_);

@@ -48,6 +48,7 @@ class HorovodBasics(BuildInformation):
         self._on_shutdown: list[Callable[[], None]] = []
         self._init_pid = -1
         self._init_turn = threading.RLock()
+        self._end_turn = threading.RLock()
         os.register_at_fork(after_in_child=self._begin_turns_anew)
         self.initial_process_sets: Sequence[ProcessSet] = ()  # those given to the init() that began the session
         self.progress = 0  # how far elastic training has come: commits that this process has made or was given
@@ -79,10 +80,13 @@ class HorovodBasics(BuildInformation):
         ranks beyond size(), is left out with a warning: another round may have it. KeyboardInterrupt on Ctrl-C.
         """
         with self._init_turn:
+            with self._end_turn:
+                pass  # what another thread ends has ended
             self._init(ranks_of_comm(comm), listed_process_sets(process_sets))
 
     def _begin_turns_anew(self) -> None:
-        self._init_turn = threading.RLock()  # the thread that had the old one is not in this child
+        self._init_turn = threading.RLock()  # the threads that had the old ones are not in this child
+        self._end_turn = threading.RLock()
 
     def _init(self, ranks: Sequence[int], sets: Sequence[ProcessSet]) -> None:
         started = not core.is_initialized()
@@ -111,11 +115,13 @@ class HorovodBasics(BuildInformation):
     def shutdown(self) -> None:
         """Ends the session on all ranks: their pending operations fail with HorovodInternalError.
 
-        May be called at any time and more than once, also before init(); init() may follow.
+        May be called at any time and more than once, also before init(); init() may follow. While another thread ends
+        the session, waits for that: the end of the process would end a daemon thread in the middle of it.
         """
-        core.shutdown()
-        _forget_process_sets()
-        _call_all(self._on_shutdown)
+        with self._end_turn:
+            core.shutdown()
+            _forget_process_sets()
+            _call_all(self._on_shutdown)
 
     def _register_exit(self) -> None:
         atexit.unregister(self._shutdown_at_exit)

@@ -213,6 +213,27 @@ def test_a_child_process_does_not_end_the_session_of_its_parent(fake: Any, monke
     assert not fake.hvd.is_initialized()
 
 
+@pytest.mark.parametrize("later", ["shutdown", "init"])
+def test_who_comes_later_waits_for_the_thread_that_ends_the_session(fake: Any, later: str) -> None:
+    hvd = fake.hvd
+    began, came_later = threading.Event(), threading.Event()
+    overtaken: list[bool] = []
+
+    def end() -> None:
+        if not began.is_set():
+            began.set()
+            overtaken.append(came_later.wait(0.3))
+
+    hvd.mpi_ops._basics._add_hooks(lambda started: None, end)
+    thread = threading.Thread(target=hvd.shutdown)
+    thread.start()
+    assert began.wait(10)
+    getattr(hvd, later)()
+    came_later.set()
+    thread.join(10)
+    assert overtaken == [False]
+
+
 def test_without_the_core_the_module_imports_with_a_warning() -> None:
     program = (
         "import sys, warnings; sys.modules['horovod._core'] = None\n"

@@ -27,6 +27,21 @@ TEST_CASE("A rank that ends leaves no use to be completed by another that comes 
   CHECK(late == Values(3, 1.0F));
 }
 
+TEST_CASE("A use that another has sealed goes the ordinary way, also where no thread waits for it", "[unit][engine]") {
+  Two two;
+  two.learn("x", 1);
+  Values ours(3, 1.0F);
+  Values theirs(3, 1.0F);
+  const HandlePtr handle = two.a.add("x", ours);
+  two.a.small->give_up_sealed();
+  CHECK(two.a.table.fetch().empty());
+  two.b.small->leave(kGlobalProcessSet);
+  const HandlePtr other = two.b.add("x", theirs);
+  two.a.small->give_up_sealed();
+  CHECK(two.a.table.fetch().size() == 1);
+  CHECK(two.b.table.fetch().size() == 1);
+}
+
 TEST_CASE("A use that is complete when a rank ends is complete on both", "[unit][engine]") {
   Two ranks;
   ranks.learn("x", 1);

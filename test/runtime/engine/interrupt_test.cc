@@ -1,7 +1,11 @@
 // Ctrl-C while ranks come together.
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 
+#include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/event.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/thread.h"
 #include "runtime/engine/network.h"
 #include "runtime/topology/tree_plan.h"
@@ -65,4 +69,25 @@ TEST_CASE("An interrupt ends init() while other ranks do not connect or do not a
   }
   CHECK(session.status().code() == StatusCode::kAborted);
   CHECK(SteadyClock::now() - pressed < Millis(6000));
+}
+
+TEST_CASE("An interrupt ends init() while the agent does not answer", "[multi][engine]") {
+  const Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::array<std::uint8_t, rendezvous::kAgentSocketRandomBytes> random{};
+  crypto::random_bytes(random);
+  JobFixture job(2);
+  config::RuntimeConfig config = job.config(0);
+  config.agent_socket = std::string(rendezvous::kAgentSocketPrefix) + to_hex(random);
+  const AbstractAddress address(config.agent_socket);
+  REQUIRE(::bind(listener.get(), address.get(), address.size()) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  std::stop_source user;
+  Event end;
+  const auto finger = start_thread("finger", [&](const std::stop_token&) {
+    const Fd rank(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    user.request_stop();
+    for (const Deadline limit = Deadline::after(kLimit); !end.is_set() && !limit.expired();) end.wait_for(kLimit);
+  });
+  CHECK(Session::start(config, user.get_token()).status().code() == StatusCode::kAborted);  // not the end of the wait
+  end.set();
 }

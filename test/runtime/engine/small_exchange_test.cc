@@ -254,6 +254,25 @@ TEST_CASE("After a rank was late a tensor is exchanged in shared memory again", 
   });
 }
 
+// Rank 0 writes a timeline, so it seals the slot. Rank 1, which has come before, waits for another operation first.
+TEST_CASE("Who waits for a sealed tensor does so no longer because its peer waits for another", "[multi][engine]") {
+  const TempFolder folder;
+  std::barrier both(2);
+  run_job(2, [&](Session& session, Problems& problems) {
+    sum_often(session, problems, "x", 4);
+    const bool writes = session.topology().rank == 0;
+    Values data(3, 1.0F);
+    if (writes) both.arrive_and_wait();
+    if (writes) session.start_timeline(folder / "t.json", false);
+    const auto sum = session.enqueue(allreduce("x", data)).value();
+    if (!writes) both.arrive_and_wait();
+    if (writes) problems.expect_ok(wait(sum, std::chrono::milliseconds(4000)), "the sum");
+    problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "the other one");
+    problems.expect_ok(wait(sum), "the sum");
+    problems.expect(data == Values(3, 2.0F), "a wrong sum");
+  });
+}
+
 TEST_CASE("What waits in shared memory ends with the session, by its reason", "[multi][engine]") {
   const bool is_failure = GENERATE(true, false);
   std::barrier all(3);
