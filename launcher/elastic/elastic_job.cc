@@ -46,6 +46,7 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
   const auto found = agents_.find(agent);
   if (found == agents_.end() || found->second.is_lost || phase_ == Phase::kEnded) return out;
   const std::string host = found->second.host;
+  const bool is_first_to_end = phase_ == Phase::kForming && !is_offered_ && !has_ended_members();
   lose_host(host, reason, now, out);
   found->second.is_ready = false;
   found->second.is_lost = true;
@@ -57,8 +58,8 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
   }
   if (is_offered_) {
     out.push_back({.kind = Kind::kWithdraw});
-  } else if (phase_ == Phase::kWaitingForSlots) {
-    assign(now, out);
+  } else if (phase_ == Phase::kWaitingForSlots || (rounds_ == 0 && is_first_to_end && size_of(wanted()) >= needed())) {
+    assign(now, out);  // before the first round nothing is lost with a host that others can stand in for
   } else {
     settle(now, out);
     keep_spares(now, out);
