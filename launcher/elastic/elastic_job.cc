@@ -148,23 +148,28 @@ ElasticDecisions ElasticJob::timer_fired(TimePoint now) {
   for (auto& [number, slot] : slots_) {
     const std::optional<TimePoint> until = must_end_by(slot);
     if (!until || now < *until) continue;
-    slot.is_told_to_stop = true;
+    tell_to_stop(slot, now + limits_.leave_timeout + kEndsWithin);
     out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = {number, slot.incarnation}});
   }
   look_for_stuck(now, out);
+  lose_hosts_of_who_stay(now, out);
   const int change = hosts_.end_cooldowns(now);
   if (change != kNoHostChange) hosts_changed(change, now, out);
   for (const auto& [number, agent] : std::map<int, Agent>(agents_)) {
     if (phase_ == Phase::kEnded) break;
     if (agent.is_ready || agent.is_lost || now < agent.opens_until || !agents_.contains(number)) continue;
-    out.push_back({.kind = Kind::kCloseHost, .agent = number});
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(limits_.host_timeout).count();
-    ElasticDecisions more = host_lost(
-        number, "host " + agent.host + " did not answer within " + std::to_string(seconds) + " s (--start-timeout)",
-        now);
-    out.insert(out.end(), more.begin(), more.end());
+    give_up_host(number,
+                 "host " + agent.host + " did not answer within " + std::to_string(seconds) + " s (--start-timeout)",
+                 now, out);
   }
   return out;
+}
+
+void ElasticJob::give_up_host(int agent, const std::string& reason, TimePoint now, ElasticDecisions& out) {
+  out.push_back({.kind = Kind::kCloseHost, .agent = agent});
+  const ElasticDecisions more = host_lost(agent, reason, now);
+  out.insert(out.end(), more.begin(), more.end());
 }
 
 std::optional<TimePoint> ElasticJob::deadline() const {
@@ -176,6 +181,7 @@ std::optional<TimePoint> ElasticJob::deadline() const {
   consider(hosts_.next_return());
   for (const auto& [number, slot] : slots_) {
     consider(must_end_by(slot));
+    if (is_in_the_way(number, slot)) consider(slot.ends_by);
     consider(next_look_at(number, slot));
   }
   for (const auto& [number, agent] : agents_) {
@@ -191,6 +197,7 @@ void ElasticJob::was_stopped(SteadyClock::duration span) {
   for (auto& [number, slot] : slots_) {
     if (slot.leaves_until) *slot.leaves_until += span;
     slot.drains_until += span;
+    slot.ends_by += span;
     if (slot.stopped_since) *slot.stopped_since += span;
     slot.started += span;
   }
