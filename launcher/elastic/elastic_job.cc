@@ -46,6 +46,7 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
   const auto found = agents_.find(agent);
   if (found == agents_.end() || found->second.is_lost || phase_ == Phase::kEnded) return out;
   const std::string host = found->second.host;
+  const bool is_first_to_end = phase_ == Phase::kForming && !is_offered_ && !has_ended_members();
   lose_host(host, reason, now, out);
   found->second.is_ready = false;
   found->second.is_lost = true;
@@ -57,8 +58,8 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
   }
   if (is_offered_) {
     out.push_back({.kind = Kind::kWithdraw});
-  } else if (phase_ == Phase::kWaitingForSlots) {
-    assign(now, out);
+  } else if (phase_ == Phase::kWaitingForSlots || (rounds_ == 0 && is_first_to_end && size_of(wanted()) >= needed())) {
+    assign(now, out);  // before the first round nothing is lost with a host that others can stand in for
   } else {
     settle(now, out);
     keep_spares(now, out);
@@ -147,23 +148,28 @@ ElasticDecisions ElasticJob::timer_fired(TimePoint now) {
   for (auto& [number, slot] : slots_) {
     const std::optional<TimePoint> until = must_end_by(slot);
     if (!until || now < *until) continue;
-    slot.is_told_to_stop = true;
+    tell_to_stop(slot, now + limits_.leave_timeout + kEndsWithin);
     out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = {number, slot.incarnation}});
   }
   look_for_stuck(now, out);
+  lose_hosts_of_who_stay(now, out);
   const int change = hosts_.end_cooldowns(now);
   if (change != kNoHostChange) hosts_changed(change, now, out);
   for (const auto& [number, agent] : std::map<int, Agent>(agents_)) {
     if (phase_ == Phase::kEnded) break;
     if (agent.is_ready || agent.is_lost || now < agent.opens_until || !agents_.contains(number)) continue;
-    out.push_back({.kind = Kind::kCloseHost, .agent = number});
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(limits_.host_timeout).count();
-    ElasticDecisions more = host_lost(
-        number, "host " + agent.host + " did not answer within " + std::to_string(seconds) + " s (--start-timeout)",
-        now);
-    out.insert(out.end(), more.begin(), more.end());
+    give_up_host(number,
+                 "host " + agent.host + " did not answer within " + std::to_string(seconds) + " s (--start-timeout)",
+                 now, out);
   }
   return out;
+}
+
+void ElasticJob::give_up_host(int agent, const std::string& reason, TimePoint now, ElasticDecisions& out) {
+  out.push_back({.kind = Kind::kCloseHost, .agent = agent});
+  const ElasticDecisions more = host_lost(agent, reason, now);
+  out.insert(out.end(), more.begin(), more.end());
 }
 
 std::optional<TimePoint> ElasticJob::deadline() const {
@@ -175,6 +181,7 @@ std::optional<TimePoint> ElasticJob::deadline() const {
   consider(hosts_.next_return());
   for (const auto& [number, slot] : slots_) {
     consider(must_end_by(slot));
+    if (is_in_the_way(number, slot)) consider(slot.ends_by);
     consider(next_look_at(number, slot));
   }
   for (const auto& [number, agent] : agents_) {
@@ -190,6 +197,7 @@ void ElasticJob::was_stopped(SteadyClock::duration span) {
   for (auto& [number, slot] : slots_) {
     if (slot.leaves_until) *slot.leaves_until += span;
     slot.drains_until += span;
+    slot.ends_by += span;
     if (slot.stopped_since) *slot.stopped_since += span;
     slot.started += span;
   }

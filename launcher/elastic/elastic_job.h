@@ -81,6 +81,7 @@ class ElasticJob {
  public:
   static constexpr Millis kReportStuck{10'000};  // after the others have begun to wait
   static constexpr Millis kStoodStill{2000};     // we did, if a timer is so late
+  static constexpr Millis kEndsWithin{10'000};   // who was told to stop, by SIGKILL at last; else its host is lost
   static constexpr int kMaxFailures = 3;         // of processes of one slot, one after the other, without any progress
 
   // `random`: see HostBook.
@@ -134,6 +135,7 @@ class ElasticJob {
     bool is_draining = false;               // its end is no failure; by `drains_until` it is made to end
     TimePoint drains_until;
     bool is_told_to_stop = false;  // since it did not
+    TimePoint ends_by = {};        // then
     // The local rank of its process in its first round, whose init() tells it: it takes that GPU then, and stays there.
     // Until then what it was started as; -1: as a spare.
     int home = -1;
@@ -186,6 +188,10 @@ class ElasticJob {
   bool is_kept_open(const Agent& agent) const;
   void notify_if_different(int change, ElasticDecisions& out);
   void drain(int number, TimePoint now);
+  bool is_in_the_way(int number, const Slot& slot) const;
+  static void tell_to_stop(Slot& slot, TimePoint ends_by);
+  void lose_hosts_of_who_stay(TimePoint now, ElasticDecisions& out);
+  void give_up_host(int agent, const std::string& reason, TimePoint now, ElasticDecisions& out);
   static std::optional<TimePoint> must_end_by(const Slot& slot);
   Slot* slot_of(Incarnation process) { return const_cast<Slot*>(std::as_const(*this).slot_of(process)); }
   const Slot* slot_of(Incarnation process) const;

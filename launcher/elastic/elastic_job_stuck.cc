@@ -82,7 +82,7 @@ void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
     const Incarnation process{number, slot.incarnation};
     const std::optional<TimePoint> until = stuck_until(number, slot);
     if (until && now >= *until) {
-      slot.is_told_to_stop = true;
+      tell_to_stop(slot, now + kEndsWithin);
       const std::string why = slot.stopped_since ? "is stopped"
                               : slot.has_come    ? "has not come while the others wait for the next round"
                                                  : "was started and has not come while the others wait for it";
@@ -97,6 +97,34 @@ void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
                                   : "does not come to the next round of the job, for which the others wait") +
                              std::string(limits_.replace_stuck ? "" : " (--replace-stuck would end it)")});
     }
+  }
+}
+
+void ElasticJob::tell_to_stop(Slot& slot, TimePoint ends_by) {
+  slot.is_told_to_stop = true;
+  slot.ends_by = ends_by;
+}
+
+// Without its end the next round does not begin.
+bool ElasticJob::is_in_the_way(int number, const Slot& slot) const {
+  return slot.is_told_to_stop && slot.has_process && is_member(number);
+}
+
+// SIGKILL does not end a process that the kernel holds (a file server that hangs), and an agent that stands still sends
+// none. Such a host would hold up the job for ever.
+void ElasticJob::lose_hosts_of_who_stay(TimePoint now, ElasticDecisions& out) {
+  std::map<int, std::string> hosts;
+  for (auto& [number, slot] : slots_) {
+    if (!is_in_the_way(number, slot) || now < slot.ends_by) continue;
+    if (now > slot.ends_by + kStoodStill) {
+      slot.ends_by = now + kEndsWithin;  // we stood still, and may not have heard of its end
+    } else {
+      hosts[slot.agent] = host_of(slot);
+    }
+  }
+  for (const auto& [agent, host] : hosts) {
+    if (phase_ == Phase::kEnded || !agents_.contains(agent)) continue;
+    give_up_host(agent, "lost host " + host + ": a process there was to be ended, and does not end", now, out);
   }
 }
 

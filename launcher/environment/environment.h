@@ -50,6 +50,10 @@ std::span<const std::string_view> login_variables();
 // change our stream (labels, buffers, other files), or give the agent one task's share of a node.
 std::vector<std::string> srun_environment(const config::EnvReader& launcher, bool no_env);
 
+// "NAME=value" of all that `env` has but SSH_CONNECTION: an agent that is started with it must not take the login of
+// whoever has typed the command for its launcher's (LeaseWatch).
+std::vector<std::string> environment_without_login(const config::EnvReader& env);
+
 // Whether a variable of the launcher's own environment travels to the ranks. It does not when its name begins with
 // BASH_FUNC_ or OLDPWD, contains CUDA_VISIBLE_DEVICES (a remote host has GPUs of its own; local ranks inherit it from
 // their agent), or when it is one job's own.

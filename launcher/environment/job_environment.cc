@@ -42,6 +42,14 @@ std::vector<std::string> srun_environment(const config::EnvReader& launcher, boo
   return variables;
 }
 
+std::vector<std::string> environment_without_login(const config::EnvReader& env) {
+  std::vector<std::string> variables;
+  for (const std::string& name : env.names()) {
+    if (name != "SSH_CONNECTION") variables.push_back(name + "=" + env.get(name).value_or(""));
+  }
+  return variables;
+}
+
 bool is_exportable(std::string_view name) {
   return !name.starts_with("BASH_FUNC_") && !name.starts_with("OLDPWD") &&
          name.find("CUDA_VISIBLE_DEVICES") == std::string_view::npos && !is_of_one_job(name);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/environment/environment.h"
 #include "launcher/join/join_messages.h"
 #include "launcher/join/sealed_link.h"
 #include "launcher/process/child.h"
@@ -33,16 +34,6 @@ constexpr Millis kLastCall{2000};  // for the last output of an agent that has e
 constexpr std::size_t kHighWater = std::size_t{1} << 20;
 
 void say(const std::string& text) { std::fprintf(stderr, "horovodrun: %s\n", text.c_str()); }
-
-// The agent must not take the login of whoever typed this for its launcher's (LeaseWatch).
-std::vector<std::string> environment_of_agent() {
-  std::vector<std::string> variables;
-  const config::ProcessEnv own;
-  for (const std::string& name : own.names()) {
-    if (name != "SSH_CONNECTION") variables.push_back(name + "=" + own.get(name).value_or(""));
-  }
-  return variables;
-}
 
 // Owned by join_main; loop-confined.
 class Joiner {
@@ -149,7 +140,7 @@ class Joiner {
     ChildOptions options;
     options.file = "/proc/self/exe";
     options.argv = {"horovodrun", "--agent", cookie};
-    options.env = environment_of_agent();
+    options.env = environment_without_login(config::ProcessEnv());
     options.stdin_fd = in.read_end.get();
     options.stdout_fd = out.write_end.get();
     options.stderr_fd = STDERR_FILENO;

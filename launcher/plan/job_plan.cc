@@ -77,8 +77,9 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
     }
   }
   const std::vector<std::string>& rsh = plan.config.rsh;
-  if (!rsh.empty() && std::filesystem::path(rsh.front()).filename() == "srun") {
-    plan.starter_environment = srun_environment(env, plan.config.no_env);
+  if (!rsh.empty()) {
+    const bool is_srun = std::filesystem::path(rsh.front()).filename() == "srun";
+    plan.starter_environment = is_srun ? srun_environment(env, plan.config.no_env) : environment_without_login(env);
   }
   HVD_RETURN_IF_ERROR(check_words(plan));
   return plan;

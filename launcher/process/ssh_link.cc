@@ -82,6 +82,11 @@ Result<LinkState> state_in(const char* answer, std::size_t size) {
     if (error.error == -ENOENT) return Status::peer_lost("sock_diag: there is no such connection");
     return Status::from_errno("sock_diag", -error.error);
   }
+  inet_diag_msg found = {};
+  if (size < kAttributes) return Status::internal("sock_diag: a short answer");
+  std::memcpy(&found, answer + NLMSG_HDRLEN, sizeof(found));
+  // Instead of a connection that is gone the kernel finds who listens where it was, as sshd does.
+  if (found.id.idiag_dport == 0) return Status::peer_lost("sock_diag: there is no such connection");
   for (std::size_t at = kAttributes; at + sizeof(rtattr) <= size;) {
     rtattr attribute = {};
     std::memcpy(&attribute, answer + at, sizeof(attribute));

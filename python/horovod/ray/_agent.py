@@ -48,8 +48,11 @@ class NodeAgent:
         """
         if hears:
             self._listen()
+        # The login of whoever has started Ray here is not the agent's way to its launcher, which it would watch.
+        variables = {name: value for name, value in _env.all_with_prefix("").items() if name != "SSH_CONNECTION"}
         self._process = subprocess.Popen(
             [find_launcher(), *arguments],
+            env=variables,
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -50,6 +50,16 @@ def test_the_launcher_of_an_mpi_job_finds_its_workers(start_job: StartJob, tmp_p
     assert f"agents are started by {env['OMPI_MCA_plm_rsh_agent']} (OMPI_MCA_plm_rsh_agent)" in job.err
 
 
+def test_the_login_of_who_has_typed_the_command_is_not_what_agents_watch(start_job: StartJob, tmp_path: Path) -> None:
+    here = script(tmp_path / "here", '#!/bin/sh\nshift\nexec "$@"\n')
+    rank = ("sh", "-c", 'echo "${SSH_CONNECTION-none} $(tr "\\0" "\\n" < /proc/$PPID/environ | grep -c SSH_CONNECTION)"')
+    env = {"SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}
+    for flags, seen in ((("--no-env",), "none 0"), ((), f"{env['SSH_CONNECTION']} 0")):
+        job = start_job("-np", "1", "-H", "pod:1", "--rsh", here, *flags, *rank, env=env)
+        assert job.wait() == 0, job
+        assert job.lines("[0]<stdout>:") == [seen]
+
+
 def test_a_script_that_passes_no_input_on_is_an_error(start_job: StartJob, tmp_path: Path) -> None:
     job = start_job("true", env=mpi_job(tmp_path, "< /dev/null"))
     assert job.wait() == 1

@@ -35,6 +35,7 @@ class World {
     Life life = Life::kEnded;
     bool has_to_leave = false;
     bool is_stuck = false;
+    bool is_told_to_stop = false;
     int progress = 0;  // commits, once it has synchronised
     bool is_founder = false;
     int planned = -1;  // the local rank with which it was started
@@ -283,6 +284,23 @@ class World {
     apply(job_.round_began(ranks, now_));
   }
 
+  // With processes only because one of them does not end.
+  void close(int agent) {
+    const auto lives_there = [agent](const auto& one) {
+      return one.second.agent == agent && one.second.life != Life::kEnded;
+    };
+    const bool has_any = std::ranges::any_of(processes_, lives_there);
+    const bool stays = std::ranges::any_of(
+        processes_, [&](const auto& one) { return lives_there(one) && one.second.is_told_to_stop; });
+    if (has_any && !stays) fail("a host with processes was closed");
+    for (auto& [number, process] : processes_) {
+      if (process.agent != agent) continue;
+      if (process.life == Life::kRunning) is_disturbed_ = true;
+      process.life = Life::kEnded;
+      process.is_stuck = false;
+    }
+  }
+
   void apply(const ElasticDecisions& decisions) {
     for (const ElasticDecision& decision : decisions) apply(decision);
   }
@@ -302,9 +320,7 @@ class World {
         opening_.insert(decision.agent);
         return;
       case Kind::kCloseHost:
-        for (const auto& [number, process] : processes_) {
-          if (process.agent == decision.agent && process.life != Life::kEnded) fail("a host with processes was closed");
-        }
+        close(decision.agent);
         if (limits_.hosts_call_in && ready_.contains(decision.agent) && !drained_.contains(names_[decision.agent])) {
           fail("a host that has called in was closed");
         }
@@ -323,7 +339,10 @@ class World {
                    .planned = decision.placement.local_rank};
         return;
       }
-      case Kind::kStop: processes_[slot].is_stuck = false; [[fallthrough]];
+      case Kind::kStop:
+        processes_[slot].is_told_to_stop = true;
+        processes_[slot].is_stuck = false;
+        [[fallthrough]];
       case Kind::kRemove: processes_[slot].has_to_leave = true; return;
       case Kind::kOffer:
         if (!offer_.empty()) fail("two offers");

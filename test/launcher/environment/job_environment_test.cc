@@ -55,6 +55,11 @@ TEST_CASE("An srun that starts agents has what may travel, and nothing that chan
   CHECK(sorted(true) == Words{"HOME=/h", "SLURM_CONF=c", "SLURM_JOB_ID=7"});
 }
 
+TEST_CASE("An agent does not get the login of who has typed the command", "[unit][environment]") {
+  const config::MapEnv env({{"A", "1"}, {"SSH_CONNECTION", "192.0.2.1 5 192.0.2.2 22"}, {"SSH_TTY", ""}});
+  CHECK(environment_without_login(env) == std::vector<std::string>{"A=1", "SSH_TTY="});
+}
+
 TEST_CASE("Patterns choose variables of the launcher, and none of one job", "[unit][environment]") {
   const config::MapEnv env(
       {{"NCCL_A", "1"}, {"NCCL_AB", "2"}, {"XNCCL_A", "3"}, {"BASH_FUNC_f%%", "4"}, {"HOROVOD_RANK", "5"}});

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from horovod.ray import _relay, _rsh, elastic
+from horovod.ray import _agent, _relay, _rsh, elastic
 from horovod.ray._hosts import HostsFile, slots_of
 from horovod.ray.elastic import RayHostDiscovery
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
@@ -179,3 +179,16 @@ def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
             stranger.settimeout(30)
             stranger.connect(f"\0{relay.name}")
             assert stranger.recv(1) == b""
+
+
+def test_an_agent_does_not_take_the_login_that_started_ray_for_its_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 5 192.0.2.2 22")
+    monkeypatch.setenv("OF_THE_USER", "1")
+    monkeypatch.setattr(_agent, "find_launcher", lambda: "/usr/bin/env")
+    agent = _agent.NodeAgent()
+    agent.start([], hears=False)
+    agent.close_input()
+    printed = b"".join(iter(lambda: agent.read("stdout"), b"")).decode()
+    assert agent.wait() == 0
+    assert "OF_THE_USER=1\n" in printed
+    assert "SSH_CONNECTION" not in printed
