@@ -40,6 +40,7 @@ class ElasticDriver {
   Status draining(int agent, const DrainingMessage& message);
   // Whether the action was one of these.
   bool apply(const JobAction& action);
+  bool hears_agents(bool hears) { return job_.hears_agents(hears, SteadyClock::now()); }
   // Where a host is that the job wants to open.
   const ResolvedHost& addresses_of(const std::string& host) const;
 

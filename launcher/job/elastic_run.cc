@@ -212,11 +212,18 @@ void ElasticRun::note_failure(JobFailure failure, JobActions& out) {
 
 JobActions ElasticRun::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
   if (!is_undisturbed() || (deadline_ && now >= *deadline_)) return Job::timer_fired(now, detail);
-  return carried(elastic_.timer_fired(now), now);
+  return deaf_since_ ? JobActions() : carried(elastic_.timer_fired(now), now);
+}
+
+bool ElasticRun::hears_agents(bool hears, TimePoint now) {
+  if (hears != deaf_since_.has_value()) return false;
+  if (hears) elastic_.was_stopped(now - *deaf_since_);
+  deaf_since_ = hears ? std::nullopt : std::optional(now);
+  return true;
 }
 
 std::optional<TimePoint> ElasticRun::deadline() const {
-  const std::optional<TimePoint> next = is_undisturbed() ? elastic_.deadline() : std::nullopt;
+  const std::optional<TimePoint> next = is_undisturbed() && !deaf_since_ ? elastic_.deadline() : std::nullopt;
   return !deadline_ || (next && *next < *deadline_) ? next : deadline_;
 }
 

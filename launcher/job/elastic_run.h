@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -41,6 +42,9 @@ class ElasticRun final : public Job {
   JobActions offer_withdrawn(TimePoint now);
   JobActions host_draining(int agent, TimePoint now);
   JobActions process_draining(Incarnation process, TimePoint now);
+  // Whether agents are heard. While they are not, who has ended seems to be there: no time passes for hosts and slots.
+  // False when that was known.
+  bool hears_agents(bool hears, TimePoint now);
 
  private:
   JobActions carried(ElasticDecisions decisions, TimePoint now);
@@ -61,6 +65,7 @@ class ElasticRun final : public Job {
   std::deque<RoundRecord> rounds_;
   int rounds_begun_ = 0;
   std::string why_;  // the next one will begin, as far as is known
+  std::optional<TimePoint> deaf_since_;
 };
 
 }  // namespace hvd::launcher

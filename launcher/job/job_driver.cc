@@ -269,6 +269,7 @@ void JobDriver::send_input(int slot, ByteSpan bytes) {
 
 void JobDriver::output_progress() {
   fleet_.pause(congested());
+  if (elastic_ && elastic_->hears_agents(!congested())) arm_timer();
   stop_when_flushed();
 }
 

@@ -284,8 +284,8 @@ class World {
     apply(job_.round_began(ranks, now_));
   }
 
-  // With processes only because one of them does not end.
-  void close(int agent) {
+  // With processes only because one of them does not end: whether it was so.
+  bool close(int agent) {
     const auto lives_there = [agent](const auto& one) {
       return one.second.agent == agent && one.second.life != Life::kEnded;
     };
@@ -299,6 +299,7 @@ class World {
       process.life = Life::kEnded;
       process.is_stuck = false;
     }
+    return stays;
   }
 
   void apply(const ElasticDecisions& decisions) {
@@ -320,8 +321,9 @@ class World {
         opening_.insert(decision.agent);
         return;
       case Kind::kCloseHost:
-        close(decision.agent);
-        if (limits_.hosts_call_in && ready_.contains(decision.agent) && !drained_.contains(names_[decision.agent])) {
+        if (const bool stays = close(decision.agent); !stays && limits_.hosts_call_in &&
+                                                      ready_.contains(decision.agent) &&
+                                                      !drained_.contains(names_[decision.agent])) {
           fail("a host that has called in was closed");
         }
         closed_.insert(names_[decision.agent]);

@@ -9,7 +9,7 @@ namespace {
 
 // An elastic job of two ranks on host a, whose first round runs.
 struct RunningJob {
-  RunningJob() {
+  explicit RunningJob(const ElasticLimits& with = limits()) : job(with, [] { return 0.0; }, {}) {
     job.hosts_found({{.name = "a", .user = "", .port = 0, .slots = 2}}, TimePoint());
     job.agent_ready(0, TimePoint());
     for (int slot = 0; slot < 2; ++slot) job.process_started({slot, 1}, 100 + slot, TimePoint());
@@ -24,7 +24,7 @@ struct RunningJob {
     return limits;
   }
 
-  ElasticRun job{limits(), [] { return 0.0; }, {}};
+  ElasticRun job;
 };
 
 std::string printed(const JobActions& actions) {
@@ -62,4 +62,21 @@ TEST_CASE("An elastic job that ends because a rank has ended well names it", "[u
     running.job.process_ended({1, 1}, {}, TimePoint());
     CHECK(printed(running.job.process_waiting({0, 1}, 1, TimePoint())).find("Ended with") == std::string::npos);
   }
+}
+
+TEST_CASE("While agents are not heard no time passes for an elastic job, and nobody is ended", "[unit][job]") {
+  const auto at = [](int seconds) { return TimePoint() + std::chrono::seconds(seconds); };
+  const auto nothing = [](int) { return std::string(); };
+  ElasticLimits limits = RunningJob::limits();
+  limits.replace_stuck = std::chrono::seconds(5);
+  RunningJob running(limits);
+  running.job.process_stopped({1, 1}, true, at(10));
+  CHECK(running.job.deadline() == at(15));
+  CHECK(running.job.hears_agents(false, at(11)));
+  CHECK_FALSE(running.job.deadline());
+  CHECK(running.job.timer_fired(at(20), nothing).empty());
+  CHECK(running.job.hears_agents(true, at(111)));
+  CHECK_FALSE(running.job.hears_agents(true, at(112)));
+  CHECK(running.job.deadline() == at(115));
+  CHECK_FALSE(running.job.timer_fired(at(115), nothing).empty());
 }
