@@ -91,7 +91,7 @@ def test_a_daemon_thread_that_seals_an_object_does_not_spoil_the_end(tmp_path: P
     begins = threading.Event()
 
     def seal():
-        payload = b"x" * (200 << 20)
+        payload = b"x" * (80 << 20)
         begins.set()
         core.seal_payload("purpose", payload)
 
