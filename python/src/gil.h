@@ -24,6 +24,13 @@ class GilWait {
   static bool is_ending();
 };
 
+// Gives the GIL up for a scope that may take a while.
+class WithoutGil {
+ private:
+  const GilWait waits_;
+  const pybind11::gil_scoped_release release_;  // ends first: to take the GIL back is to wait for it
+};
+
 // Waits without the GIL until `wait_for` says true; between slices lets Python handle signals, so that Ctrl-C raises
 // KeyboardInterrupt out of here. The slice only bounds the rare signal that arrives just before the sleep: a signal
 // during the sleep ends the sleep.

@@ -35,7 +35,7 @@ PyHandleGroup Group::submit() {
   const auto kept = keep_alive(std::move(keep_));
   for (Operation& operation : operations_) operation.keep_alive = kept;
   auto handles = [&] {
-    py::gil_scoped_release release;
+    const WithoutGil without_gil;
     return session->enqueue_group(std::move(operations_));
   }();
   raise_if_error(handles.status());

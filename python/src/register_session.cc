@@ -131,13 +131,13 @@ void remove_process_set(std::int32_t id) { wait_for_change(session_slot().requir
 // Both wait for the disk.
 void start_timeline(const std::string& file, bool mark_cycles) {
   const std::shared_ptr<Session> session = session_slot().require_topology();
-  const pybind11::gil_scoped_release release;
+  const WithoutGil without_gil;
   session->start_timeline(file, mark_cycles);
 }
 
 void stop_timeline() {
   const std::shared_ptr<Session> session = session_slot().require_topology();
-  const pybind11::gil_scoped_release release;
+  const WithoutGil without_gil;
   session->stop_timeline();
 }
 
@@ -168,7 +168,7 @@ pybind11::bytes seal_payload(const std::string& purpose, const pybind11::buffer&
   const ByteSpan bytes = bytes_of(info);
   std::vector<std::uint8_t> seal;
   {
-    const pybind11::gil_scoped_release release;
+    const WithoutGil without_gil;
     seal = session->seal_payload(purpose, bytes);
   }
   return {reinterpret_cast<const char*>(seal.data()), seal.size()};
@@ -179,7 +179,7 @@ std::size_t open_payload(int sender, const std::string& purpose, const pybind11:
   const pybind11::buffer_info info = sealed.request();
   const ByteSpan bytes = bytes_of(info);
   const auto opened = [&] {
-    const pybind11::gil_scoped_release release;
+    const WithoutGil without_gil;
     return session->open_payload(sender, purpose, bytes);
   }();
   raise_if_error(opened.status());
@@ -198,7 +198,7 @@ void shutdown() {
   std::shared_ptr<Session> session = session_slot().take();
   if (session == nullptr) return;
   {
-    pybind11::gil_scoped_release release;
+    const WithoutGil without_gil;
     session->shutdown();
     session.reset();
   }

@@ -78,6 +78,31 @@ def test_daemon_threads_that_wait_do_not_spoil_the_end(horovodrun: Any, tmp_path
     assert (job.code, job.err.count("terminate called")) == (0, 0), job.text
 
 
+def test_a_daemon_thread_that_seals_an_object_does_not_spoil_the_end(tmp_path: Path) -> None:
+    """The process does not go while the thread is in the core, where Python would end it by an abort."""
+    script = """
+    import threading
+
+    class Last:
+        def __del__(self, sleep=time.sleep):
+            sleep(1)  # Python ends meanwhile
+
+    sys.last_of_all = Last()
+    begins = threading.Event()
+
+    def seal():
+        payload = b"x" * (80 << 20)
+        begins.set()
+        core.seal_payload("purpose", payload)
+
+    threading.Thread(target=seal, daemon=True).start()
+    begins.wait()
+    """
+    program = INIT_WITHOUT_TORCH + textwrap.dedent(script)
+    job = run_to_end([sys.executable, "-c", program])
+    assert (job.code, job.err) == (0, ""), job.text
+
+
 def test_adasum_without_memory_is_an_error(horovodrun: Any, tmp_path: Path) -> None:
     """It needs as much as the tensor has."""
     script = """
