@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -121,7 +122,7 @@ void EngineLoop::attach(std::unique_ptr<transport::ControlLinks> links) {
   });
 }
 
-void EngineLoop::notify() {
+void EngineLoop::notify() try {
   if (pump_posted_.exchange(true, std::memory_order_acq_rel)) return;
   loop_.post([this] {
     // In a burst of submissions, let the submitting thread go on if it shares this core: what it adds joins this
@@ -131,6 +132,9 @@ void EngineLoop::notify() {
     pump();
     last_burst_ = SteadyClock::now();
   });
+} catch (const std::bad_alloc&) {  // the caller's; the next one posts
+  pump_posted_.store(false, std::memory_order_release);
+  throw;
 }
 
 void EngineLoop::request_shutdown() {

@@ -125,8 +125,10 @@ class _Normalise(torch.autograd.Function):
         total, mean, variance = _statistics_of_all(input, eps)
         statistics = _for_sums(input).dtype
         # All of one type, which the input's need not be: also in a module of 16 bits.
-        wide = [None if tensor is None else tensor.to(statistics) for tensor in (mean, variance, weight, bias)]
-        output = functional.batch_norm(input, *wide, training=False, eps=eps)
+        wide_weight, wide_bias = (None if own is None else own.to(statistics) for own in (weight, bias))
+        output = functional.batch_norm(
+            input, mean.to(statistics), variance.to(statistics), wide_weight, wide_bias, training=False, eps=eps
+        )
         ctx.save_for_backward(input, weight, mean, torch.rsqrt(variance + eps))
         ctx.total = total
         unbiased = variance * (total / (total - 1))

@@ -242,6 +242,28 @@ TEST_CASE("An engine that gets no memory for its end ends all the same", "[engin
   CHECK((number > 5 || !is_attached));
 }
 
+TEST_CASE("A thread that gets no memory to wake an engine does not silence all later ones", "[engine]") {
+  std::vector<float> data(1);
+  Rank rank(1, 2);
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  runs_out(rank, -1, [] {});  // it sleeps again
+  const auto handle = rank.table.add(test::allreduce(kName, data));
+  REQUIRE(handle.is_ok());
+  bool has_failed = false;
+  allowed = 0;
+  try {
+    rank.engine.notify();
+  } catch (const std::bad_alloc&) {
+    has_failed = true;
+  }
+  allowed = -1;
+  CHECK(has_failed);
+  rank.engine.notify();
+  tell(rank, 0, wire::encode(release(false)), -1);
+  REQUIRE(handle.value()->wait_for(kLimit));
+  CHECK(handle.value()->status().is_ok());
+}
+
 TEST_CASE("What it is told of a collective that failed ends too, without memory", "[engine]") {
   int number = 0;
   while (collective_fails(number)) ++number;
