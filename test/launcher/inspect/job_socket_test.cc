@@ -1,7 +1,9 @@
 #include "launcher/inspect/job_socket.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -17,10 +19,13 @@ using namespace hvd::launcher;
 
 namespace {
 
+AbstractAddress address_of(uid_t user, pid_t job) {
+  return AbstractAddress("hvd-job-" + std::to_string(user) + "-" + std::to_string(job));
+}
+
 Fd connect_to_job_of(uid_t user) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const std::string name = "hvd-job-" + std::to_string(user) + "-" + std::to_string(::getpid());
-  const AbstractAddress address(name);
+  const AbstractAddress address = address_of(user, ::getpid());
   REQUIRE(::connect(fd.get(), address.get(), address.size()) == 0);
   return fd;
 }
@@ -85,4 +90,23 @@ TEST_CASE("JobSocket hangs up on other users, and on more clients than it has pl
     uv_run(loop.get(), UV_RUN_NOWAIT);
   }
   CHECK(is_refused(connect_to_job_of(::geteuid())));
+}
+
+TEST_CASE("A process that listens in a job's place is not asked", "[job]") {
+  const pid_t job = ::fork();
+  REQUIRE(job >= 0);
+  if (job == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const AbstractAddress address = address_of(::geteuid(), job);
+  REQUIRE(::bind(listener.get(), address.get(), address.size()) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  CHECK(ask_job(job, "status") == 1);
+  const Fd client(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  char byte = 0;
+  CHECK(::recv(client.get(), &byte, 1, 0) == 0);
+  ::kill(job, SIGKILL);
+  ::waitpid(job, nullptr, 0);
 }

@@ -113,6 +113,18 @@ TEST_CASE("hosts are gathered by name, and who is one too many is told", "[unit]
   CHECK(world.refused("n10", "has joined already, and the job has begun"));
 }
 
+TEST_CASE("who says nothing is let go, and so is a host that asks twice, whose name is free then", "[unit][join]") {
+  Fixture world(2);
+  const Fd silent = connect_to(world.gathering->address());
+  CHECK(world.until([&] { return is_closed_by_peer(silent); }));
+  const auto greedy = world.call("n1");
+  REQUIRE(world.until([&] { return greedy->verdict.accepted; }));
+  greedy->link->write(encode(JoinRequest{.version = HVD_VERSION, .name = "n2", .node = ""}));
+  CHECK(world.until([&] { return greedy->verdict.reason == "it has asked before"; }));
+  const auto next = world.call("n1");
+  CHECK(world.until([&] { return next->verdict.accepted; }));
+}
+
 TEST_CASE("a gathering ends with who has asked for it", "[unit][join]") {
   Fixture world(1);
   int ends[2];
