@@ -1,5 +1,6 @@
 // horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the
 // first step of every rank.
+#include <malloc.h>
 #include <sys/random.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -132,6 +133,9 @@ int run(int argc, char** argv) {
 }  // namespace hvd::launcher
 
 int main(int argc, char** argv) {
+  // One heap for all threads. glibc gives a new thread one of its own, of 64 MiB of address space, and where a limit
+  // leaves no room for that, the thread gets no memory at all: its first allocation aborts.
+  ::mallopt(M_ARENA_MAX, 1);
   const int code = hvd::launcher::run(argc, argv);
   std::fflush(stdout);
   // Not exit(): libuv would wait there for a name look-up that is still under way.

@@ -51,7 +51,7 @@ def test_the_launcher_of_an_mpi_job_finds_its_workers(start_job: StartJob, tmp_p
 
 
 def test_the_login_of_who_has_typed_the_command_is_not_what_agents_watch(start_job: StartJob, tmp_path: Path) -> None:
-    here = script(tmp_path / "here", '#!/bin/sh\nshift\nexec "$@"\n')
+    here = program(tmp_path / "here", '#!/bin/sh\nshift\nexec "$@"\n')
     rank = ("sh", "-c", 'echo "${SSH_CONNECTION-none} $(tr "\\0" "\\n" < /proc/$PPID/environ | grep -c SSH_CONNECTION)"')
     env = {"SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}
     for flags, seen in ((("--no-env",), "none 0"), ((), f"{env['SSH_CONNECTION']} 0")):
