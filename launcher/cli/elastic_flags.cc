@@ -1,5 +1,4 @@
 #include "launcher/cli/job_flags.h"
-#include "launcher/cli/texts.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +6,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "launcher/cli/texts.h"
 
 namespace hvd::launcher {
 namespace {
