@@ -90,6 +90,7 @@ def test_every_metric_is_averaged_in_every_epoch(face: Face) -> None:
         "val_loss": np.mean(4 * off_by**2),
         "val_mae": np.mean(2 * off_by),
     }
+    assert len(seen) == 2
     for logs in seen:
         assert {name: logs[name] for name in expected} == pytest.approx(expected)
         assert isinstance(logs["loss"], float)

@@ -144,7 +144,8 @@ def measure(options: argparse.Namespace, show: Callable[[str], None]) -> dict[st
     counts = {host: network.host_of.count(host) for host in network.host_of}
     show(f"# ranks: {ranks} on " + ", ".join(f"{host} {count}" for host, count in counts.items()))
     links = network.links(options.message)
-    show(f"# {'link':<40} {'4 bytes us':>12} {'GB/s':>9}")
+    if links:
+        show(f"# {'link':<40} {'4 bytes us':>12} {'GB/s':>9}")
     for link in links:
         show(f"  {link!s:<40} {link.small_us:>12.1f} {link.bytes_per_s / 1e9:>9.3f}")
     for line in slow_among(links):
