@@ -51,16 +51,26 @@ class StaticParams:
             raise ValueError("neither num_workers, nor num_hosts, nor min_workers was given")
 
 
+@dataclass(frozen=True)
+class _Crew:
+    """The workers by rank, and where they are: a call keeps those that it began with."""
+
+    workers: Sequence[Any] = ()
+    places: Sequence[Place] = ()
+
+
 class StaticAdapter:
-    """Starts the workers of a job, hosts their rendezvous, calls functions on them. Used by one thread at a time."""
+    """Starts the workers of a job, hosts their rendezvous, calls functions on them.
+
+    Used by one thread at a time, but for shutdown(), which ends a call that another thread waits in.
+    """
 
     def __init__(self, settings: MiniSettings, params: StaticParams) -> None:
         self._settings = settings
         self._params = params
         self._strategy: BaseStrategy | None = None
         self._coordinator: Coordinator | None = None
-        self._workers: list[Any] = []
-        self._places: list[Place] = []
+        self._crew = _Crew()
         self._unfinished: list[Any] = []  # calls that went on when run() had failed
         self._lost = ""  # whose process has died
         self._secrets = NodeSecrets()
@@ -78,39 +88,38 @@ class StaticAdapter:
         try:
             self._start_workers(dict(extra_env_vars or {}))
             arguments = (executable_cls, executable_args, executable_kwargs)
-            gather([worker.start_executable.remote(*arguments) for worker in self._workers], self._places)
+            crew = self._crew
+            gather([worker.start_executable.remote(*arguments) for worker in crew.workers], crew.places)
         except BaseException:
             self.shutdown()
             raise
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """The calls of func(executable) that begin on all workers, in rank order."""
-        self._check_usable()
-        shared = ray.put(func)
-        return [worker.execute.remote(shared) for worker in self._workers]
+        return self._begin(self._usable_crew(), func)
 
     def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
         """The results of func(executable) in rank order. What ranks log goes to `queue`."""
-        self._check_usable()
+        crew = self._usable_crew()
         if queue is not None:
-            self._gather([worker.set_queue.remote(queue) for worker in self._workers])
+            self._gather([worker.set_queue.remote(queue) for worker in crew.workers], crew.places)
         try:
-            return self._gather(self.run_remote(func))
+            return self._gather(self._begin(crew, func), crew.places)
         finally:
             if queue is not None:
-                for worker in self._workers:  # none after a shutdown() meanwhile
+                for worker in crew.workers:
                     worker.set_queue.remote(None)
 
     def run_single(self, func: Callable[[Any], Any]) -> Any:
         """The result of func(executable) on rank 0."""
-        self._check_usable()
-        return self._gather([self._workers[0].execute.remote(func)])[0]
+        crew = self._usable_crew()
+        return self._gather([crew.workers[0].execute.remote(func)], crew.places[:1])[0]
 
     def shutdown(self) -> None:
         """Ends the workers, the rendezvous and the placement group; may be called again."""
         strategy, coordinator = self._strategy, self._coordinator
         self._strategy, self._coordinator = None, None
-        self._workers, self._places, self._unfinished, self._lost = [], [], [], ""
+        self._crew, self._unfinished, self._lost = _Crew(), [], ""
         try:
             if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
                 try:
@@ -121,8 +130,10 @@ class StaticAdapter:
             if coordinator is not None and coordinator.rendezvous is not None:
                 coordinator.rendezvous.stop()
 
-    def _check_usable(self) -> None:
-        if not self._workers:
+    def _usable_crew(self) -> _Crew:
+        """The workers, on which nothing runs; RuntimeError if there are none."""
+        crew = self._crew
+        if not crew.workers:
             raise RuntimeError("there are no workers: call start() first")
         if self._lost:
             raise RuntimeError(f"{self._lost} shutdown() ends the other workers, start() begins anew")
@@ -134,10 +145,15 @@ class StaticAdapter:
                 "a call that failed on one rank still runs on others, so that another would wait for it: "
                 "shutdown() ends them, start() begins anew"
             )
+        return crew
 
-    def _gather(self, refs: Sequence[Any]) -> list[Any]:
+    def _begin(self, crew: _Crew, func: Callable[[Any], Any]) -> list[Any]:
+        shared = ray.put(func)
+        return [worker.execute.remote(shared) for worker in crew.workers]
+
+    def _gather(self, refs: Sequence[Any], places: Sequence[Place]) -> list[Any]:
         try:
-            return gather(refs, self._places[: len(refs)])
+            return gather(refs, places)
         except WorkerDiedError as error:
             self._lost = str(error).partition("\n")[0]
             raise
@@ -147,25 +163,26 @@ class StaticAdapter:
 
     def _start_workers(self, extra: dict[str, Any]) -> None:
         self._strategy = self._make_strategy()
-        self._workers, _ = self._strategy.create_workers()
-        self._places = self._strategy.places
+        workers, _ = self._strategy.create_workers()
+        self._crew = _Crew(workers, self._strategy.places)
+        places = self._crew.places
         self._coordinator = Coordinator(self._settings)
-        for place in self._places:
+        for place in places:
             self._coordinator.register(place.hostname, place.node_id, place.rank)
         numbers = self._coordinator.finalize_registration()
         tls = str(extra.get(_TLS, _env.get(_TLS) or "0"))
         common = self._coordinator.establish_rendezvous(tls=_env.says_yes(tls))
         here = ray.get_runtime_context().get_node_id()
         secret_file = common.pop("HOROVOD_SECRET_FILE")
-        others = dict.fromkeys(place.node_id for place in self._places if place.node_id != here)
+        others = dict.fromkeys(place.node_id for place in places if place.node_id != here)
         self._secrets.hand_over(secret_file, others, self._settings.timeout_s)
         nics = nics_to_env_var(detect_nics(self._settings))
         gpus = self._gpus_of_nodes()
         calls = []
-        for worker, place in zip(self._workers, self._places, strict=True):
+        for worker, place in zip(workers, places, strict=True):
             own = {
                 "HOROVOD_RANK": place.rank,
-                "HOROVOD_SIZE": len(self._places),
+                "HOROVOD_SIZE": len(places),
                 "HOROVOD_HOSTNAME": place.node_id,
                 "HOROVOD_SECRET_FILE": self._secrets.file_of(place.node_id, secret_file),
                 # The nodes may have been started by srun or mpirun, whose numbers are not those of the workers.
@@ -186,14 +203,14 @@ class StaticAdapter:
         return PGStrategy(self._settings, workers, *shape, force_create_placement_group=force)
 
     def _in_time(self, calls: Sequence[Any]) -> list[Any]:
-        return gather(calls, self._places, "start", self._settings.timeout_s, "wait longer (timeout_s)")
+        return gather(calls, self._crew.places, "start", self._settings.timeout_s, "wait longer (timeout_s)")
 
     def _gpus_of_nodes(self) -> dict[str, dict[str, str]]:
         """CUDA_VISIBLE_DEVICES by node: all GPUs that its workers have, so that each can reach the others' by NCCL."""
         if not self._params.use_gpu:
             return {}
         found: dict[str, list[str]] = {}
-        ids = self._in_time([worker.get_gpu_ids.remote() for worker in self._workers])
-        for place, own in zip(self._places, ids, strict=True):
+        ids = self._in_time([worker.get_gpu_ids.remote() for worker in self._crew.workers])
+        for place, own in zip(self._crew.places, ids, strict=True):
             found.setdefault(place.node_id, []).extend(str(gpu) for gpu in own)
         return {node: {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(gpus))} for node, gpus in found.items()}

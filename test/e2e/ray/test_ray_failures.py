@@ -166,3 +166,19 @@ def test_contradicting_numbers_are_refused_at_the_start(make_executor: Any) -> N
             make_executor(num_workers=2, num_hosts=3).start()
     with pytest.raises(ValueError, match="neither num_workers"):
         make_executor().start()
+
+
+class _EndsAsItIsSent:
+    """A function whose call finds that the executor was shut down since it began."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+
+    def __reduce__(self) -> Any:
+        self._executor.shutdown()
+        return time.sleep, (600,)  # there, where it is ended
+
+
+def test_a_shutdown_while_a_call_begins_ends_that_call(executor: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
+        executor.execute(_EndsAsItIsSent(executor))
