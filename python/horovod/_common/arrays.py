@@ -6,7 +6,6 @@ its arrays alive until it has ended, also when the wait for it is interrupted.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +38,12 @@ def _no_reduction(process_set_id: int) -> _Reduction:
     return core.REDUCE_SUM, 1.0, 1.0, process_set_id
 
 
-def _wait_for(started: Sequence[Handle]) -> None:
-    """Ctrl-C ends it also on a thread that the main thread waits for."""
-    wait_for_all(native.wait_in_callback for native in started)
-
-
 def _run(submissions: Iterable[Sequence[Handle]]) -> None:
-    """Submits one after another and waits for all, even if a later one is refused: the other ranks wait for them."""
-    started: list[Handle] = []
-    try:
-        for handles in submissions:
-            started += handles
-    except Exception:
-        with contextlib.suppress(Exception):  # the refusal is the first error
-            _wait_for(started)
-        raise
-    _wait_for(started)
+    """Submits one after another and waits for all, even if a later one is refused: the other ranks wait for them.
+
+    Ctrl-C ends it also on a thread that the main thread waits for.
+    """
+    wait_for_all(native.wait_in_callback for handles in submissions for native in handles)
 
 
 def _rows_to_send(array: Array, caller: str, purpose: str) -> tuple[Array, int]:
@@ -169,7 +158,7 @@ class ArrayCollectives:
         call = Call(core.OP_ALLGATHER, "grouped_allgather")
         sent = [_rows_to_send(array, "grouped_allgather", "gather; pass lists of one") for array in arrays]
         started = self._start_group(call, name, _no_reduction(process_set_id), sent, in_place=False)
-        _wait_for(started)
+        wait_for_all(native.wait_in_callback for native in started)
         return [_received(native, array) for native, array in zip(started, arrays, strict=True)]
 
     def allgather(self, array: Array, name: str | None, process_set_id: int = 0) -> Array:
@@ -212,5 +201,5 @@ class ArrayCollectives:
         sent = [_rows_to_scatter(array, op, "grouped_reducescatter") for array in arrays]
         call = Call(core.OP_REDUCESCATTER, "grouped_reducescatter")
         started = self._start_group(call, name, (op, prescale, postscale, process_set_id), sent, in_place=False)
-        _wait_for(started)
+        wait_for_all(native.wait_in_callback for native in started)
         return [CoreOutput(native) for native in started]

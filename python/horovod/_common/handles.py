@@ -26,9 +26,19 @@ class Pending(Protocol):
 
 
 def wait_for_all(waits: Iterable[Callable[[], object]]) -> None:
-    """Calls all, then raises the first error: until all have ended, somebody may still write to their memory."""
-    error: Exception | None = None
-    for wait in waits:
+    """Takes all, calls all, then raises the first error: until all have ended, somebody may still write to their memory.
+
+    `waits` may start what they wait for as they are taken. Where one is refused, those before it are waited for: their
+    names are free again.
+    """
+    error: BaseException | None = None
+    taken: list[Callable[[], object]] = []
+    try:
+        for wait in waits:
+            taken.append(wait)  # noqa: PERF402
+    except BaseException as refused:
+        error = refused
+    for wait in taken:
         try:
             wait()
         except Exception as raised:

@@ -39,14 +39,14 @@ class _Reduction(Reduction):
             compressed = [compression.compress(tensor.detach().contiguous()) for tensor in tensors]
             sent = [tensor for tensor, _ in compressed]
             if plan:
-                handles = [
+                handles = (
                     hvd.grouped_allreduce_async_([sent[i] for i in group], name=f"{self.name}.group_{number}", **common)
                     for number, group in enumerate(plan)
-                ]
+                )
             else:
-                handles = [
+                handles = (
                     hvd.allreduce_async_(one, name=name, **common) for one, name in zip(sent, names, strict=True)
-                ]
+                )
             wait_for_all(functools.partial(hvd.synchronize, handle) for handle in handles)
             return [compression.decompress(tensor, context) for tensor, context in compressed]
 

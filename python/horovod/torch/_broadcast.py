@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -103,24 +102,21 @@ def broadcast_async_(
 
 
 def broadcast_each_(named: Iterable[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
-    """Overwrites tensors of any strides under these names, waits for all, and raises the first error.
-
-    Where one is refused, it waits for those before it: their names are free again, and nothing writes to them later.
-    """
-    started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
-    try:
-        for name, tensor in named:
-            contiguous = tensor.detach().contiguous()
-            started.append((broadcast_async_(contiguous, root_rank, name), tensor, contiguous))
-    finally:
-        wait_for_all(functools.partial(_finish, *each) for each in started)
+    """Overwrites tensors of any strides under these names, waits for all, and raises the first error."""
+    wait_for_all(_started(name, tensor, root_rank) for name, tensor in named)
 
 
-def _finish(handle: int, tensor: torch.Tensor, contiguous: torch.Tensor) -> None:
-    handles.synchronize(handle)
-    if contiguous.data_ptr() != tensor.data_ptr():
-        with torch.no_grad():
-            tensor.copy_(contiguous)
+def _started(name: str | None, tensor: torch.Tensor, root_rank: int) -> Callable[[], None]:
+    contiguous = tensor.detach().contiguous()
+    handle = broadcast_async_(contiguous, root_rank, name)
+
+    def finish() -> None:
+        handles.synchronize(handle)
+        if contiguous.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(contiguous)
+
+    return finish
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -11,7 +11,9 @@ import pytest
 import horovod.keras as hvd
 from documented import undocumented
 from horovod._common.arrays import ArrayCollectives
+from horovod._common.gradient_options import Options
 from horovod._keras import private
+from horovod._keras.reduction import Reduction
 from keras_mistakes import *  # noqa: F403  the tests that tf.keras has too
 from keras_world import ROWS, assert_usable, fit, make_model, my_rows
 
@@ -60,6 +62,22 @@ def test_a_refusal_leaves_no_array_behind_that_is_still_written() -> None:
     own = np.ones(2, np.float32)
     collectives.grouped_allreduce_({"a": [own]}, hvd.Sum, 1.0, 1.0, 0)
     assert own.tolist() == [size] * 2
+
+
+@pytest.mark.usefixtures("on_torch", "several_ranks")
+def test_a_refused_gradient_leaves_none_of_the_others_under_way() -> None:
+    """Their names are free again, and nobody writes to them later."""
+    import torch
+
+    from horovod._keras.torch import BACKEND
+
+    reduce = BACKEND.reducer("refused", Options(compression=hvd.Compression.none, op=hvd.Sum))
+    assert isinstance(reduce, Reduction)
+    first, strange = torch.ones(3), torch.ones(3, dtype=torch.complex64)
+    for again in (False, True):
+        with pytest.raises(ValueError, match="complex64"):
+            reduce.communicate([first, strange], ["refused_0", "refused_1"], ())
+        assert first.tolist() == [hvd.size() ** (1 + again)] * 3
 
 
 @pytest.mark.usefixtures("not_on_jax")
