@@ -8,10 +8,21 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "runtime/base/fd.h"
 
 namespace hvd {
+
+namespace {
+
+// Some editors begin UTF-8 by a byte order mark, which would be part of the first word.
+std::string without_mark(std::string text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  return text;
+}
+
+}  // namespace
 
 Result<std::string> read_input(const std::string& path, const std::string& what, std::size_t limit, InputKind kind) {
   const auto error = [&what] { return Status::invalid_argument(Status::from_errno(what, errno).message()); };
@@ -28,7 +39,7 @@ Result<std::string> read_input(const std::string& path, const std::string& what,
     const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return error();
-    if (count == 0) return text;
+    if (count == 0) return without_mark(std::move(text));
     text.append(buffer, static_cast<std::size_t>(count));
     if (text.size() > limit) {
       return Status::invalid_argument(what + ": longer than " + std::to_string(limit >> 20) + " MiB");

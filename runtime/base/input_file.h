@@ -8,8 +8,8 @@
 
 namespace hvd {
 
-// All of a file that the user names, of at most `limit` bytes, in whole MiB. Errors begin with `what`. A pipe is waited
-// for, where that may be.
+// All of a file that the user names, of at most `limit` bytes, in whole MiB, without a byte order mark of UTF-8 before
+// it. Errors begin with `what`. A pipe is waited for, where that may be.
 enum class InputKind { kFileOrPipe, kFileOnly };
 Result<std::string> read_input(const std::string& path, const std::string& what, std::size_t limit,
                                InputKind kind = InputKind::kFileOrPipe);

@@ -265,3 +265,15 @@ def test_a_forked_child_does_not_hold_the_results() -> None:
     os.close(goes_on)
     os.waitpid(child, 0)
     os.close(waits)
+
+
+@pytest.mark.parametrize("slot", [_caller._FAILED, _caller._FINISHED])
+def test_a_piece_that_a_killed_launcher_began_is_left(slot: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            theirs.sendall(_caller._PIECE.pack(0, 7, 2) + b"ok" + _caller._PIECE.pack(slot, 0, 100) + b"cut")
+        received = _caller._receive(ours, "test")
+    assert received.reports == {(0, 7): b"ok"}
+    assert received.failure is None
+    assert not received.finished

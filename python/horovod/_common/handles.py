@@ -26,7 +26,7 @@ class Pending(Protocol):
 
 
 def wait_for_all(waits: Iterable[Callable[[], object]]) -> None:
-    """Takes all, calls all, then raises the first error: until all have ended, somebody may still write to their memory.
+    """Takes all, calls all, then raises the first error: until all have ended, their memory may still be written to.
 
     `waits` may start what they wait for as they are taken. Where one is refused, those before it are waited for: their
     names are free again.
@@ -35,7 +35,7 @@ def wait_for_all(waits: Iterable[Callable[[], object]]) -> None:
     taken: list[Callable[[], object]] = []
     try:
         for wait in waits:
-            taken.append(wait)  # noqa: PERF402
+            taken.append(wait)
     except BaseException as refused:
         error = refused
     for wait in taken:

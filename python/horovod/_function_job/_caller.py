@@ -108,6 +108,8 @@ def _receive(results: socket.socket, caller: str) -> _Received:
         while len(head := stream.read(_PIECE.size)) == _PIECE.size:
             slot, incarnation, size = _PIECE.unpack(head)
             payload = stream.read(size)
+            if len(payload) < size:  # it was killed
+                break
             if slot == _FAILED:
                 rank, *process, code = _FAILURE.unpack_from(payload)
                 what = payload[_FAILURE.size :].decode(errors="replace")

@@ -1,11 +1,13 @@
-"""What a measured time says of the links between GPUs, as nccl-tests defines it, and the list of sizes. Pure."""
+"""What a measured time says of the links between GPUs, as nccl-tests defines it; lists of sizes, files of figures."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["OPERATIONS", "Row", "bus_factor", "sizes_of"]
+__all__ = ["OPERATIONS", "Row", "bus_factor", "size_of", "sizes_of", "write_figures"]
 
 # The bytes of a call are the tensor's (allreduce, broadcast), all ranks' together (allgather), or those that are
 # scattered or sent to all (reducescatter, alltoall).
@@ -19,6 +21,12 @@ def bus_factor(operation: str, ranks: int) -> float:
         return 1.0
     share = (ranks - 1) / ranks
     return 2 * share if operation == "allreduce" else share
+
+
+def write_figures(file: Path, figures: dict[str, object]) -> None:
+    """As JSON; makes the folder where it is missing, for it is asked for after minutes of measuring."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def size_of(text: str) -> int:

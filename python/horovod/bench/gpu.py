@@ -10,7 +10,6 @@ ranks than GPUs measure the way through the host's memory.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from horovod import _env
-from horovod.bench.busbw import OPERATIONS, Row, sizes_of
+from horovod.bench.busbw import OPERATIONS, Row, sizes_of, write_figures
 
 __all__ = ["MODES", "begin", "main"]
 
@@ -145,6 +144,6 @@ def main(arguments: list[str]) -> int:
         of_mode = measure(torch, hvd, mode, options, operations)
         figures = {**of_mode, "rows": figures["rows"] + of_mode["rows"]}
         if options.json is not None and hvd.rank() == 0:
-            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+            write_figures(options.json, figures)
         hvd.shutdown()
     return 0

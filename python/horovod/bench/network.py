@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import math
 import socket
 import statistics
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod import _env
-from horovod.bench.busbw import Row, size_of, sizes_of
+from horovod.bench.busbw import Row, size_of, sizes_of, write_figures
 from horovod.bench.links import Link, Step, host_names, rounds_of, slow_among
 
 if TYPE_CHECKING:
@@ -182,6 +181,6 @@ def main(arguments: list[str]) -> int:
 
     figures = measure(options, show)
     if options.json is not None and session.basics.rank() == 0:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_figures(options.json, figures)
     session.basics.shutdown()
     return 0

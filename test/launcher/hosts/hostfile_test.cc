@@ -100,8 +100,8 @@ TEST_CASE("read_hostfile names the file in its errors", "[unit][hosts]") {
   REQUIRE(::mkfifo(pipe.path().c_str(), 0600) == 0);
   REQUIRE(read_host_text(pipe.path(), InputKind::kFileOnly).status().message() ==
           "hostfile '" + pipe.path() + "': is no regular file, and only such a file can be read again and again");
-  const TempFile good("a slots=2\n");
-  REQUIRE(read_hostfile(good.path()).value().size() == 1);
+  const TempFile marked("\xEF\xBB\xBF# of an editor that writes a byte order mark\na slots=2\n");
+  REQUIRE(read_hostfile(marked.path()).value().at(0).name == "a");
 }
 
 }  // namespace hvd::launcher

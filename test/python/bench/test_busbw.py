@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 
 import pytest
 
 from horovod.bench import __main__ as program
-from horovod.bench.busbw import OPERATIONS, Row, bus_factor, sizes_of
+from horovod.bench.busbw import OPERATIONS, Row, bus_factor, sizes_of, write_figures
 
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:
@@ -23,6 +25,12 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     assert row.as_json() == {
         "mode": "default", "operation": "allreduce", "bytes": 1_000_000_000, "time_us": 10000.0, "algbw_GBps": 100.0, "busbw_GBps": 175.0,
     }  # fmt: skip
+
+
+def test_figures_go_into_a_folder_that_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "figures.json"
+    write_figures(file, {"ranks": 2})
+    assert json.loads(file.read_text()) == {"ranks": 2}
 
 
 def test_sizes_are_a_range_or_a_list() -> None:
