@@ -141,6 +141,26 @@ def test_a_call_waits_for_ranks_that_end_soon_after_a_failure(
     assert go.exists(), "rank 0 was not waited for"
 
 
+class Unreadable(Exception):
+    """It pickles, and cannot be made again from that."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_a_rank_whose_words_cannot_be_read_has_not_died(executor: Any) -> None:
+    def raising() -> None:
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise Unreadable(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"^what rank 1 on .* has raised cannot be read here: [\s\S]*Unreadable: 1 and 2"):
+        executor.run(raising)
+    unreadable = r"^what rank [01] on .* has returned cannot be read here: .*missing 1 required positional argument: 'two'"
+    with pytest.raises(RuntimeError, match=unreadable):
+        executor.run(lambda: Unreadable(1, 2))
+    assert executor.run(reduced) == [2.0, 2.0]
+
+
 def test_sys_exit_ends_the_call_and_not_the_rank(executor: Any) -> None:
     assert executor.run(lambda: sys.exit(0)) == [None, None]
     with pytest.raises(RuntimeError, match=r"sys\.exit\(3\)"):

@@ -11,7 +11,6 @@ import pytest
 
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader, data_loader_base
 
-
 WAIT_S = 30
 
 
