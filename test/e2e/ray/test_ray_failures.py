@@ -15,6 +15,7 @@ import ray
 from ray.util.placement_group import placement_group_table
 
 from horovod.ray import adapter
+from horovod.ray.coordinator import Coordinator
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -202,3 +203,22 @@ class _EndsAsItIsSent:
 def test_a_shutdown_while_a_call_begins_ends_that_call(executor: Any) -> None:
     with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
         executor.execute(_EndsAsItIsSent(executor))
+
+
+def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets: list[Path] = []
+    establish = Coordinator.establish_rendezvous
+
+    def establish_late(self: Coordinator, tls: bool = False) -> dict[str, str]:
+        job.shutdown()
+        variables = establish(self, tls)
+        secrets.append(Path(variables["HOROVOD_SECRET_FILE"]))
+        return variables
+
+    monkeypatch.setattr(Coordinator, "establish_rendezvous", establish_late)
+    executor = make_executor(num_workers=2)
+    job = adapter.StaticAdapter(executor.settings, executor._params)
+    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
+        job.start()
+    assert [secret.exists() for secret in secrets] == [False]
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
