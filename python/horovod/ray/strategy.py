@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from horovod.ray._calls import Place, gather
@@ -33,9 +35,20 @@ def create_placement_group(
         TimeoutError: It had none. What was asked for, and what the cluster has, is in the message; nothing is left.
     """
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
-    group = placement_group(bundles, strategy=pg_strategy)
+    group = _new_group(bundles, pg_strategy)
     _wait_for_room(group, pg_timeout, pg_strategy)
     return group, bundles
+
+
+def _new_group(bundles: list[dict[str, float]], kind: str) -> PlacementGroup:
+    """It has a name: Ctrl-C in Ray's call may leave one that nobody else knows."""
+    name = f"hvd-{secrets.token_hex(16)}"
+    try:
+        return placement_group(bundles, strategy=kind, name=name)
+    except BaseException:
+        with contextlib.suppress(ValueError):  # there is none
+            remove_placement_group(get_placement_group(name))
+        raise
 
 
 def _wait_for_room(group: PlacementGroup, seconds: float, kind: str) -> None:
@@ -133,7 +146,7 @@ class BaseStrategy:
     def _make_group(self, bundle: Mapping[str, float], count: int, kind: str) -> None:
         """Known to shutdown() before it has room."""
         self._owns_group = True
-        group = self.placement_group = placement_group([dict(bundle) for _ in range(count)], strategy=kind)
+        group = self.placement_group = _new_group([dict(bundle) for _ in range(count)], kind)
         try:
             if self._is_over:
                 remove_placement_group(group)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import ray
-from ray.util.placement_group import placement_group_table
+from ray.util.placement_group import placement_group, placement_group_table
 
-from horovod.ray import adapter
+from horovod.ray import adapter, strategy
 from horovod.ray.coordinator import Coordinator
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -221,4 +221,15 @@ def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, m
     with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
         job.start()
     assert [secret.exists() for secret in secrets] == [False]
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
+
+
+def test_an_interrupt_in_rays_own_call_leaves_no_placement_group(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*arguments: Any, **named: Any) -> None:
+        placement_group(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(strategy, "placement_group", make)
+    with pytest.raises(KeyboardInterrupt):
+        make_executor(num_workers=2).start()
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
