@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import horovod
-from horovod._function_job import _caller
+from horovod._function_job import _caller, _message
 
 
 class Unpicklable(Exception):
@@ -232,6 +233,36 @@ def test_an_exception_of_a_signal_handler_ends_the_job_first() -> None:
             assert job.returncode == 3
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_call_that_fails_while_it_begins_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if self.name == "hvd-task":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    def interrupt(job: subprocess.Popen[bytes]) -> None:
+        jobs.append(job)
+        raise KeyboardInterrupt
+
+    jobs: list[subprocess.Popen[bytes]] = []
+    arguments = (["-np", "1"], _caller.command_of(sys.executable), _message.dump_task(signal.pause, (), {}))
+    with pytest.raises(KeyboardInterrupt):
+        _caller.run_function_job(*arguments, on_start=interrupt)
+    monkeypatch.setattr(_caller.threading, "Thread", Refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        _caller.run_function_job(*arguments, on_start=jobs.append)
+    assert [job.returncode is None for job in jobs] == [False, False]
+
+
+def test_what_goes_wrong_with_results_here_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def receive(results: socket.socket, _caller: str) -> None:
+        raise MemoryError("no room for results")
+
+    monkeypatch.setattr(_caller, "_receive", receive)
+    with pytest.raises(MemoryError, match="no room for results"):
+        horovod.run(lambda: 1)
 
 
 def test_output_is_read_to_its_end_whatever_takes_it() -> None:

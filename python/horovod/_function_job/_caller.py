@@ -17,6 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO
@@ -149,12 +150,17 @@ def _feed(stdin: IO[bytes], payload: bytes) -> None:
         stdin.close()
 
 
-def _wait(job: subprocess.Popen[bytes]) -> int:
-    """The exit code. Ctrl-C reaches the ranks through horovodrun, which leads a group of its own, as it would in a
-    terminal; any other exception, such as that of a signal handler, ends them. It is raised once the job has ended."""
+def _wait(job: subprocess.Popen[bytes], begin: Callable[[], None] = lambda: None) -> int:
+    """Calls `begin`, and returns the exit code. Ctrl-C reaches the ranks through horovodrun, which leads a group of its
+    own, as it would in a terminal; any other exception, such as that of a signal handler, or of `begin`, ends them. It
+    is raised once the job has ended."""
     first: BaseException | None = None
+    has_begun = False
     while True:
         try:
+            if not has_begun:
+                has_begun = True
+                begin()
             if first is not None:
                 job.send_signal(signal.SIGINT if isinstance(first, KeyboardInterrupt) else signal.SIGTERM)
             code = job.wait()
@@ -265,24 +271,36 @@ def run_function_job(
                 pass_fds=[theirs.fileno(), *pass_fds],
                 start_new_session=True,
             )
-        if on_start is not None:
-            on_start(job)
-        received: list[_Received] = []
+        received: Future[_Received] = Future()
         work: list[threading.Thread] = [
-            threading.Thread(target=lambda: received.append(_receive(ours, caller)), name="hvd-results"),
+            threading.Thread(target=_keep, args=(received, _receive, ours, caller), name="hvd-results"),
             threading.Thread(target=_feed, args=(job.stdin, payload), name="hvd-task"),
         ]
         for source, (target, _) in zip((job.stdout, job.stderr), streams, strict=True):
             if source is not None:
                 work.append(threading.Thread(target=_copy_text, args=(source, target), name="hvd-output"))
-        for thread in work:
-            thread.start()
+
+        def begin() -> None:
+            if on_start is not None:
+                on_start(job)
+            for thread in work:
+                thread.start()
+
         try:
-            code = _wait(job)
+            code = _wait(job, begin)
         finally:
             for thread in work:
-                thread.join()
-    return _results(received[0], code)
+                if thread.ident is not None:  # else it was not started
+                    thread.join()
+    return _results(received.result(), code)
+
+
+def _keep(result: Future[Any], call: Callable[..., Any], *args: Any) -> None:
+    """What `call` returns or raises is that of `result`."""
+    try:
+        result.set_result(call(*args))
+    except BaseException as error:
+        result.set_exception(error)
 
 
 def _results(received: _Received, code: int) -> list[Any]:

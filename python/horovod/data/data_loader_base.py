@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,34 @@ class _Failed:
         self.error = error
 
 
+class _Closed:
+    """In the queue: close_async_loader() was called, nothing comes any more."""
+
+
+class _Ahead:
+    """A thread that loads, and what it has loaded: an iteration keeps those that it began with."""
+
+    def __init__(self, size: int, load: Callable[[_Ahead], None]) -> None:
+        self.queue: Queue[Any] = Queue(size)  # batches, None after an epoch, _Failed, _Closed
+        self.is_closed = threading.Event()
+        self._thread = threading.Thread(target=load, args=(self,), name="hvd-loader", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread, forgets what it has loaded, and tells all iterations, on whatever thread they wait."""
+        self.is_closed.set()
+        self._thread.join()
+        with suppress(Empty):
+            while True:
+                self.queue.get_nowait()
+        self.close_next()
+
+    def close_next(self) -> None:
+        """Tells the next iteration that asks."""
+        with suppress(Full):  # it has been told
+            self.queue.put_nowait(_Closed())
+
+
 # The mixin is none itself: a loader beside it may be any class that has these methods.
 if TYPE_CHECKING:
     _Loader = BaseDataLoader
@@ -69,21 +98,19 @@ class AsyncDataLoaderMixin(_Loader):
             raise ValueError(f"async_loader_queue_size is {async_loader_queue_size}, expected 0 or more")
         self.async_loader_queue_size = async_loader_queue_size
         self.debug_data_loader = debug_data_loader
-        self._async_thread: threading.Thread | None = None
-        self._async_end = threading.Event()
-        self._async_queue: Queue[Any] = Queue(max(1, async_loader_queue_size))  # batches, None after an epoch, _Failed
+        self._async_ahead: _Ahead | None = None
         super().__init__(*args, **kwargs)
 
     def _say(self, text: str) -> None:
         if self.debug_data_loader:
             print(f"{type(self).__name__}: {text}", flush=True)
 
-    def _put(self, item: Any) -> bool:
+    def _put(self, ahead: _Ahead, item: Any) -> bool:
         """False when the thread is to end."""
         said = False
-        while not self._async_end.is_set():
+        while not ahead.is_closed.is_set():
             try:
-                self._async_queue.put(item, timeout=_LOOK_S)
+                ahead.queue.put(item, timeout=_LOOK_S)
             except Full:
                 if not said:
                     self._say(f"{self.async_loader_queue_size} batches are loaded, it waits until one is taken")
@@ -92,39 +119,36 @@ class AsyncDataLoaderMixin(_Loader):
                 return True
         return False
 
-    def _load_ahead(self) -> None:
+    def _load_ahead(self, ahead: _Ahead) -> None:
         self._say("the loading thread starts")
         try:
             going_on = True
             while going_on:
-                going_on = all(self._put(batch) for batch in self._iterate()) and self._put(None)
+                going_on = all(self._put(ahead, batch) for batch in self._iterate()) and self._put(ahead, None)
         except BaseException as error:
-            self._put(_Failed(error))
+            self._put(ahead, _Failed(error))
         self._say("the loading thread ends")
 
     def close_async_loader(self) -> None:
-        """Ends the thread and forgets what it has loaded. It waits for a batch that is being loaded."""
-        thread, self._async_thread = self._async_thread, None
-        if thread is None:
-            return
-        self._async_end.set()
-        thread.join()
-        self._async_end.clear()
-        while True:
-            try:
-                self._async_queue.get_nowait()
-            except Empty:
-                return
+        """Ends the thread and forgets what it has loaded, and with that iterations that have not ended, on whatever
+        thread. It waits for a batch that is being loaded."""
+        ahead, self._async_ahead = self._async_ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def __iter__(self) -> Iterator[Any]:
         if self.async_loader_queue_size == 0:
             yield from super().__iter__()
             return
-        if self._async_thread is None:
-            self._async_thread = threading.Thread(target=self._load_ahead, name="hvd-loader", daemon=True)
-            self._async_thread.start()
-        while (item := self._async_queue.get()) is not None:
+        if self._async_ahead is None:
+            self._async_ahead = _Ahead(self.async_loader_queue_size, self._load_ahead)
+        ahead = self._async_ahead
+        while (item := ahead.queue.get()) is not None:
+            if isinstance(item, _Closed):
+                ahead.close_next()
+                return
             if isinstance(item, _Failed):
-                self.close_async_loader()
+                if self._async_ahead is ahead:
+                    self.close_async_loader()
                 raise item.error
             yield self._process_batch(item)

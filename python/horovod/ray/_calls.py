@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError, RaySystemError, RayTaskError, UnserializableException
 
 from horovod.common.exceptions import HorovodInternalError
 
@@ -19,6 +19,8 @@ __all__ = ["Place", "WorkerDiedError", "gather"]
 # Ray may take longer to find out that a process has died.
 _WAIT_FOR_DEATH_S = 1.0
 _WAIT_FOR_CAUSE_S = 10.0
+# What Ray says here of an exception, and of a result, whose pickle cannot be loaded.
+_UNREADABLE = (UnserializableException, RaySystemError)
 
 
 class WorkerDiedError(RuntimeError):
@@ -49,6 +51,7 @@ def gather(
         WorkerDiedError: A rank's process has died; its cause is Ray's error.
         ray.exceptions.RayTaskError: The exception that a rank has raised, also of that exception's own class. The
             failure of a rank that only lost another counts when there is no other.
+        RuntimeError: What a rank has raised or returned cannot be read here, though the rank lives.
         TimeoutError: They have not answered in time.
     """
     place_of = dict(zip(refs, places, strict=True))
@@ -79,7 +82,7 @@ def gather(
 
 
 def _is_death(error: RayError) -> bool:
-    return not isinstance(error, RayTaskError)
+    return not isinstance(error, (RayTaskError, *_UNREADABLE))
 
 
 def _is_echo(error: RayError) -> bool:
@@ -91,6 +94,9 @@ def _raise_cause(failures: dict[Place, RayError]) -> None:
     place, error = min(failures.items(), key=lambda item: (not _is_death(item[1]), _is_echo(item[1]), item[0].rank))
     if _is_death(error):
         raise WorkerDiedError(f"{place} has died: {error}") from error
+    if isinstance(error, _UNREADABLE):
+        what = "raised" if isinstance(error, UnserializableException) else "returned"
+        raise RuntimeError(f"what {place} has {what} cannot be read here: {error}") from error
     if sys.version_info >= (3, 11):
         error.add_note(f"raised by {place}")
     raise error

@@ -62,8 +62,8 @@ class NodeSecrets:
     def forget(self) -> None:
         """Removes the files, those of nodes that answer later too; may be called again."""
         # forget() gets what keep() will return: Ray runs it when that has ended, and not at all if it has failed.
-        calls = [_on_node(node, forget, call) for node, call in self._calls.items()]
-        self._calls, self._files = {}, {}
+        kept, self._calls, self._files = self._calls, {}, {}
+        calls = [_on_node(node, forget, call) for node, call in kept.items()]
         if calls:
             ready, _ = ray.wait(calls, num_returns=len(calls), timeout=_FORGET_S)
             for call in ready:

@@ -62,7 +62,7 @@ class _Crew:
 class StaticAdapter:
     """Starts the workers of a job, hosts their rendezvous, calls functions on them.
 
-    Used by one thread at a time, but for shutdown(), which ends a call that another thread waits in.
+    Used by one thread at a time, but for shutdown(), which ends a call that another thread waits in, start() too.
     """
 
     def __init__(self, settings: MiniSettings, params: StaticParams) -> None:
@@ -85,13 +85,18 @@ class StaticAdapter:
         """As RayExecutor.start(). If it fails nothing is left."""
         if self._strategy is not None:
             raise RuntimeError("start(): the workers have been started; shutdown() ends them")
+        strategy = self._strategy = self._make_strategy()
+        coordinator = Coordinator(self._settings)
         try:
-            self._start_workers(dict(extra_env_vars or {}))
+            self._start_workers(strategy, coordinator, dict(extra_env_vars or {}))
             arguments = (executable_cls, executable_args, executable_kwargs)
             crew = self._crew
             gather([worker.start_executable.remote(*arguments) for worker in crew.workers], crew.places)
+            if self._strategy is not strategy:
+                raise RuntimeError("shutdown() was called before the workers had started")
         except BaseException:
             self.shutdown()
+            self._end(strategy, coordinator)  # what a shutdown() of another thread has come too early for
             raise
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
@@ -120,6 +125,9 @@ class StaticAdapter:
         strategy, coordinator = self._strategy, self._coordinator
         self._strategy, self._coordinator = None, None
         self._crew, self._unfinished, self._lost = _Crew(), [], ""
+        self._end(strategy, coordinator)
+
+    def _end(self, strategy: BaseStrategy | None, coordinator: Coordinator | None) -> None:
         try:
             if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
                 try:
@@ -161,23 +169,22 @@ class StaticAdapter:
             _, self._unfinished = ray.wait(list(refs), num_returns=len(refs), timeout=0)
             raise
 
-    def _start_workers(self, extra: dict[str, Any]) -> None:
-        self._strategy = self._make_strategy()
-        workers, _ = self._strategy.create_workers()
-        self._crew = _Crew(workers, self._strategy.places)
-        places = self._crew.places
-        self._coordinator = Coordinator(self._settings)
+    def _start_workers(self, strategy: BaseStrategy, coordinator: Coordinator, extra: dict[str, Any]) -> None:
+        workers, _ = strategy.create_workers()
+        crew = self._crew = _Crew(workers, strategy.places)
+        places = crew.places
+        self._coordinator = coordinator
         for place in places:
-            self._coordinator.register(place.hostname, place.node_id, place.rank)
-        numbers = self._coordinator.finalize_registration()
+            coordinator.register(place.hostname, place.node_id, place.rank)
+        numbers = coordinator.finalize_registration()
         tls = str(extra.get(_TLS, _env.get(_TLS) or "0"))
-        common = self._coordinator.establish_rendezvous(tls=_env.says_yes(tls))
+        common = coordinator.establish_rendezvous(tls=_env.says_yes(tls))
         here = ray.get_runtime_context().get_node_id()
         secret_file = common.pop("HOROVOD_SECRET_FILE")
         others = dict.fromkeys(place.node_id for place in places if place.node_id != here)
         self._secrets.hand_over(secret_file, others, self._settings.timeout_s)
         nics = nics_to_env_var(detect_nics(self._settings))
-        gpus = self._gpus_of_nodes()
+        gpus = self._gpus_of_nodes(crew)
         calls = []
         for worker, place in zip(workers, places, strict=True):
             own = {
@@ -190,7 +197,7 @@ class StaticAdapter:
             }
             variables = common | own | numbers[place.rank] | gpus.get(place.node_id, {}) | extra | nics
             calls.append(worker.update_env_vars.remote(variables))
-        self._in_time(calls)
+        self._in_time(calls, crew)
 
     def _make_strategy(self) -> BaseStrategy:
         params = self._params
@@ -202,15 +209,15 @@ class StaticAdapter:
         force = not params.use_current_placement_group
         return PGStrategy(self._settings, workers, *shape, force_create_placement_group=force)
 
-    def _in_time(self, calls: Sequence[Any]) -> list[Any]:
-        return gather(calls, self._crew.places, "start", self._settings.timeout_s, "wait longer (timeout_s)")
+    def _in_time(self, calls: Sequence[Any], crew: _Crew) -> list[Any]:
+        return gather(calls, crew.places, "start", self._settings.timeout_s, "wait longer (timeout_s)")
 
-    def _gpus_of_nodes(self) -> dict[str, dict[str, str]]:
+    def _gpus_of_nodes(self, crew: _Crew) -> dict[str, dict[str, str]]:
         """CUDA_VISIBLE_DEVICES by node: all GPUs that its workers have, so that each can reach the others' by NCCL."""
         if not self._params.use_gpu:
             return {}
         found: dict[str, list[str]] = {}
-        ids = self._in_time([worker.get_gpu_ids.remote() for worker in self._crew.workers])
-        for place, own in zip(self._crew.places, ids, strict=True):
+        ids = self._in_time([worker.get_gpu_ids.remote() for worker in crew.workers], crew)
+        for place, own in zip(crew.places, ids, strict=True):
             found.setdefault(place.node_id, []).extend(str(gpu) for gpu in own)
         return {node: {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(gpus))} for node, gpus in found.items()}

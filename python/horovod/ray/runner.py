@@ -150,7 +150,7 @@ class RayExecutor:
             callbacks: Functions that get each value that ranks give to horovod.ray.ray_logger.log().
 
         Raises:
-            RuntimeError: start() was not called, or a rank's process died: the message has its node and Ray's reason.
+            RuntimeError: start() was not called, a rank's process died, or what it raised or returned cannot be read.
             ray.exceptions.RayTaskError: What a rank raised; also an object of the class of that exception.
         """
         adapter = self._started("execute")

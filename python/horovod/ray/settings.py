@@ -42,6 +42,8 @@ class MiniSettings:
                 raise ValueError(f"{name}={value!r}, expected a number of seconds above 0")
         if isinstance(self.nics, str):
             raise ValueError(f"nics={self.nics!r}, expected a list of names of network interfaces")
+        # An iterator would be empty when it is asked the second time, and none stand for all of them where one listens.
+        self.nics = list(self.nics or ()) or None
 
     @property
     def start_timeout(self) -> Timeout:

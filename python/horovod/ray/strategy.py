@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, get_placement_group, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from horovod.ray._calls import Place, gather
@@ -33,12 +35,30 @@ def create_placement_group(
         TimeoutError: It had none. What was asked for, and what the cluster has, is in the message; nothing is left.
     """
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
-    group = placement_group(bundles, strategy=pg_strategy)
+    group = _new_group(bundles, pg_strategy)
+    _wait_for_room(group, pg_timeout, pg_strategy)
+    return group, bundles
+
+
+def _new_group(bundles: list[dict[str, float]], kind: str) -> PlacementGroup:
+    """It has a name: Ctrl-C in Ray's call may leave one that nobody else knows."""
+    name = f"hvd-{secrets.token_hex(16)}"
     try:
-        if group.wait(timeout_seconds=pg_timeout):
-            return group, bundles
+        return placement_group(bundles, strategy=kind, name=name)
+    except BaseException:
+        with contextlib.suppress(ValueError):  # there is none
+            remove_placement_group(get_placement_group(name))
+        raise
+
+
+def _wait_for_room(group: PlacementGroup, seconds: float, kind: str) -> None:
+    """TimeoutError if the cluster has none in time; the group is removed then."""
+    try:
+        if group.wait(timeout_seconds=seconds):
+            return
+        bundles = group.bundle_specs
         raise TimeoutError(
-            f"no placement within {pg_timeout} s for {num_bundles} x {_words(resources_per_bundle)} ({pg_strategy}): "
+            f"no placement within {seconds} s for {len(bundles)} x {_words(bundles[0])} ({kind}): "
             f"the cluster has {_cluster()}. Ask for less, add nodes, or wait longer (placement_group_timeout_s)"
         )
     except BaseException:
@@ -65,7 +85,8 @@ def _cluster() -> str:
 class BaseStrategy:
     """Makes the workers of a job, in rank order: the ranks of a node follow one another.
 
-    Used by one thread at a time. `placement_group` is where they are; shutdown() removes it if this has made it.
+    Used by one thread at a time, but for shutdown(), which ends a create_workers() of another, too. `placement_group`
+    is where they are; shutdown() removes it if this has made it.
 
     Args:
         settings: A MiniSettings with the times that are waited.
@@ -80,6 +101,7 @@ class BaseStrategy:
         self._num_workers = num_workers
         self._resources = dict(resources)
         self._owns_group = False
+        self._is_over = False
         self._started: list[Any] = []
 
     @property
@@ -109,6 +131,7 @@ class BaseStrategy:
 
     def shutdown(self) -> None:
         """Ends the workers, and removes the placement group if it was made here. May be called again."""
+        self._is_over = True
         # A call that fails when its worker has ended: so nobody goes on while one of their processes is still there.
         ends = [worker.node_id.remote() for worker in self._started]
         for worker in self._started:
@@ -116,9 +139,22 @@ class BaseStrategy:
         if ends:
             ray.wait(ends, num_returns=len(ends), timeout=self.settings.timeout_s)
         self._started = []
-        if self.placement_group is not None and self._owns_group:
-            remove_placement_group(self.placement_group)
-        self.placement_group = None
+        group, self.placement_group = self.placement_group, None
+        if group is not None and self._owns_group:
+            remove_placement_group(group)
+
+    def _make_group(self, bundle: Mapping[str, float], count: int, kind: str) -> None:
+        """Known to shutdown() before it has room."""
+        self._owns_group = True
+        group = self.placement_group = _new_group([dict(bundle) for _ in range(count)], kind)
+        try:
+            if self._is_over:
+                remove_placement_group(group)
+                raise RuntimeError("shutdown() was called before the workers had started")
+            _wait_for_room(group, self.settings.placement_group_timeout_s, kind)
+        except BaseException:
+            self.placement_group = None
+            raise
 
     def _reserve(self) -> Sequence[int]:
         """Sees to the placement group, and returns the bundle of each worker."""
@@ -168,10 +204,7 @@ class ColocatedStrategy(BaseStrategy):
 
     def _reserve(self) -> Sequence[int]:
         bundle = {name: amount * self._per_host for name, amount in self._resources.items()}
-        self.placement_group, _ = create_placement_group(
-            bundle, self._num_hosts, self.settings.placement_group_timeout_s, "STRICT_SPREAD"
-        )
-        self._owns_group = True
+        self._make_group(bundle, self._num_hosts, "STRICT_SPREAD")
         return [host for host in range(self._num_hosts) for _ in range(self._per_host)]
 
 
@@ -206,10 +239,7 @@ class PGStrategy(BaseStrategy):
         if self.placement_group is not None:
             # Which of its bundles have room is Ray's to find.
             return [_ANY_BUNDLE] * self.num_workers
-        self.placement_group, _ = create_placement_group(
-            self._resources, self.num_workers, self.settings.placement_group_timeout_s, "PACK"
-        )
-        self._owns_group = True
+        self._make_group(self._resources, self.num_workers, "PACK")
         return range(self.num_workers)
 
     def _start_timeout(self) -> tuple[float, str]:

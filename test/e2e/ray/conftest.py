@@ -34,13 +34,14 @@ def patient_ray() -> Iterator[None]:
     """Ray asks whether a node that it has started is there, and gives it up after 30 s: too soon on a busy machine."""
     services: Any = importlib.import_module("ray._private.services")
     ask = services.get_node
+    not_yet = (RuntimeError, importlib.import_module("ray.exceptions").RaySystemError)
 
     def get_node(*arguments: Any) -> Any:
         end = time.monotonic() + DEADLINE_S
         while True:
             try:
                 return ask(*arguments)
-            except RuntimeError:  # not yet
+            except not_yet:  # it is not listed, or nobody listens who would know
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.1)

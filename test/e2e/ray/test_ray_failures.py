@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import ray
-from ray.util.placement_group import placement_group_table
+from ray.util.placement_group import placement_group, placement_group_table
 
-from horovod.ray import adapter
+from horovod.ray import adapter, strategy
+from horovod.ray.coordinator import Coordinator
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -141,6 +142,26 @@ def test_a_call_waits_for_ranks_that_end_soon_after_a_failure(
     assert go.exists(), "rank 0 was not waited for"
 
 
+class Unreadable(Exception):
+    """It pickles, and cannot be made again from that."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_a_rank_whose_words_cannot_be_read_has_not_died(executor: Any) -> None:
+    def raising() -> None:
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise Unreadable(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"^what rank 1 on .* has raised cannot be read here: [\s\S]*Unreadable: 1 and 2"):
+        executor.run(raising)
+    unreadable = r"^what rank [01] on .* has returned cannot be read here: .*missing 1 required positional argument: 'two'"
+    with pytest.raises(RuntimeError, match=unreadable):
+        executor.run(lambda: Unreadable(1, 2))
+    assert executor.run(reduced) == [2.0, 2.0]
+
+
 def test_sys_exit_ends_the_call_and_not_the_rank(executor: Any) -> None:
     assert executor.run(lambda: sys.exit(0)) == [None, None]
     with pytest.raises(RuntimeError, match=r"sys\.exit\(3\)"):
@@ -182,3 +203,33 @@ class _EndsAsItIsSent:
 def test_a_shutdown_while_a_call_begins_ends_that_call(executor: Any) -> None:
     with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
         executor.execute(_EndsAsItIsSent(executor))
+
+
+def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets: list[Path] = []
+    establish = Coordinator.establish_rendezvous
+
+    def establish_late(self: Coordinator, tls: bool = False) -> dict[str, str]:
+        job.shutdown()
+        variables = establish(self, tls)
+        secrets.append(Path(variables["HOROVOD_SECRET_FILE"]))
+        return variables
+
+    monkeypatch.setattr(Coordinator, "establish_rendezvous", establish_late)
+    executor = make_executor(num_workers=2)
+    job = adapter.StaticAdapter(executor.settings, executor._params)
+    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
+        job.start()
+    assert [secret.exists() for secret in secrets] == [False]
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
+
+
+def test_an_interrupt_in_rays_own_call_leaves_no_placement_group(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*arguments: Any, **named: Any) -> None:
+        placement_group(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(strategy, "placement_group", make)
+    with pytest.raises(KeyboardInterrupt):
+        make_executor(num_workers=2).start()
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import pytest
 import ray
+from ray.util.placement_group import placement_group_table
 
 from horovod.ray import RayExecutor, ray_logger
 
@@ -47,6 +50,22 @@ def shut_down_during_a_call(executor: RayExecutor) -> None:
     assert not os.path.exists(secret)
 
 
+def interrupt_a_start_that_waits_for_room() -> None:
+    def groups() -> set[str]:
+        return {group["state"] for group in placement_group_table().values()} - {"REMOVED"}
+
+    def interrupt() -> None:
+        while not groups():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert not groups()
+    Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=9).start()
+    assert not groups()
+
+
 def main() -> None:
     ray.init(sys.argv[1], log_to_driver=False)
     executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), num_workers=2)
@@ -67,6 +86,7 @@ def main() -> None:
     elastic.start()
     assert elastic.run(train, [6]) == [(0, 2, 6), (1, 2, 6)]
     elastic.shutdown()
+    interrupt_a_start_that_waits_for_room()
     print("all was well")
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader, data_loader_base
+
+WAIT_S = 30
 
 
 class Numbers(BaseDataLoader):
@@ -73,6 +77,45 @@ def test_closing_ends_a_thread_that_waits_for_room_and_the_next_iteration_starts
     assert next(iter(loader)) == 0
     loader.close_async_loader()
     loader.close_async_loader()
+
+
+def test_closing_ends_iterations_that_have_begun() -> None:
+    loader = AsyncNumbers(2, False, 1000)
+    begun = [iter(loader), iter(loader)]
+    assert [next(batches) for batches in begun] == [0, 10]
+    loader.close_async_loader()
+    anew = iter(loader)
+    assert next(anew) == 0
+    left: list[int] = []
+    ending = threading.Thread(target=lambda: left.extend(chain(*begun)), daemon=True)
+    ending.start()
+    ending.join(WAIT_S)
+    assert not ending.is_alive()
+    assert left == []
+    assert next(anew) == 10
+    loader.close_async_loader()
+
+
+def test_closing_ends_an_iteration_that_waits_on_another_thread() -> None:
+    taken = threading.Event()
+
+    class Slow(AsyncNumbers):
+        def _iterate(self) -> Iterator[int]:
+            yield 0
+            while self._async_ahead is not None:  # until it is being closed
+                time.sleep(0.01)
+
+        def _process_batch(self, batch: int) -> int:
+            taken.set()
+            return batch
+
+    loader = Slow(1, False, 1)
+    waiting = threading.Thread(target=lambda: list(loader), daemon=True)
+    waiting.start()
+    assert taken.wait(WAIT_S)
+    loader.close_async_loader()
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
 
 
 def test_a_negative_queue_is_refused() -> None:

@@ -137,6 +137,9 @@ def test_interfaces_become_variables() -> None:
     assert detect_nics(MiniSettings(), all_host_names=["a"], node_workers=[]) == []
     assert nics_to_env_var(["eth0", "ib0"]) == {"HOROVOD_GLOO_IFACE": "eth0", "NCCL_SOCKET_IFNAME": "eth0,ib0"}
     assert nics_to_env_var([]) == {}
+    settings = RayExecutor.create_settings(nics=iter(["eth0", "ib0"]))
+    assert [detect_nics(settings) for _ in range(2)] == [["eth0", "ib0"]] * 2
+    assert RayExecutor.create_settings(nics=[]).nics is None
     with pytest.raises(ValueError, match="nics='eth0', expected a list"):
         RayExecutor.create_settings(nics="eth0")
 
