@@ -9,8 +9,8 @@
 
 namespace hvd::launcher {
 
-// Keeps the end of a stream: at most kMaxBytes of it, and of a line its beginning, at most kMaxLine: so the last line is
-// there, however long it is, and what it begins with. Pure; externally synchronised.
+// Keeps the end of a stream: at most kMaxBytes of it, and of a line its beginning, at most kMaxLine: so the last line
+// is there, however long it is, and what it begins with. Pure; externally synchronised.
 class TailBuffer {
  public:
   static constexpr std::size_t kMaxBytes = 4096;
@@ -26,7 +26,7 @@ class TailBuffer {
 
   std::string bytes_;
   std::size_t line_size_ = 0;  // of the line that has not ended, with what is left out
-  bool cut_ = false;  // the first line has lost its beginning
+  bool cut_ = false;           // the first line has lost its beginning
 };
 
 }  // namespace hvd::launcher
