@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -162,16 +161,19 @@ void JobSocket::forget(const Client* client) {
   std::erase_if(clients_, [client](const auto& one) { return one.get() == client; });
 }
 
-int ask_job(int job, const std::string& word) {
+int ask_job(int job, const std::string& word, Millis patience) {
   struct stat info = {};
   if (::stat(("/proc/" + std::to_string(job)).c_str(), &info) != 0) {
     return fail(word, "there is no process " + std::to_string(job) + " on this host; expected that of a horovodrun");
   }
-  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const AbstractAddress name = address_of(info.st_uid, job);
-  if (::connect(fd.get(), name.get(), name.size()) != 0) {
-    return fail(word, "process " + std::to_string(job) + " is no horovodrun with a job (" + std::strerror(errno) + ")");
+  const std::string process = "process " + std::to_string(job);
+  const Deadline deadline = Deadline::after(patience);
+  const Result<Fd> connected = connect_to(address_of(info.st_uid, job), deadline, -1);
+  if (connected.status().code() == StatusCode::kTimeout) return fail(word, process + " does not answer");
+  if (!connected.is_ok()) {
+    return fail(word, process + " is no horovodrun with a job (" + connected.status().message() + ")");
   }
+  const Fd& fd = connected.value();
   const Result<ucred> peer = peer_credentials(fd.get());
   if (!peer.is_ok()) return fail(word, "the socket of job " + std::to_string(job) + ": " + peer.status().message());
   if (peer.value().uid != info.st_uid || peer.value().pid != job) {
@@ -180,15 +182,15 @@ int ask_job(int job, const std::string& word) {
   }
   const std::string line = word + "\n";
   const bool is_asked = ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
-  if (!is_asked) return fail(word, "process " + std::to_string(job) + " does not answer");
-  const Received answer = read_answer(fd.get(), Deadline::after(JobSocket::kDeadline));
+  if (!is_asked) return fail(word, process + " does not answer");
+  const Received answer = read_answer(fd.get(), deadline);
   std::string_view text = answer.text;
   const bool is_complete = text.starts_with('0');
   text.remove_prefix(std::min<std::size_t>(text.size(), 1));
   // The terminal takes commands from our own user alone.
   const std::string shown = peer.value().uid == ::geteuid() ? std::string(text) : without_controls(text, "\n\t");
   std::fwrite(shown.data(), 1, shown.size(), stdout);
-  if (!answer.end.is_ok()) return fail(word, "process " + std::to_string(job) + " " + answer.end.message());
+  if (!answer.end.is_ok()) return fail(word, process + " " + answer.end.message());
   return is_complete ? 0 : 1;
 }
 

@@ -49,6 +49,6 @@ class JobSocket {
 
 // `horovodrun --<word> JOB`, the process id of a horovodrun on this host. Prints what its JobSocket says; the exit code
 // of the program.
-int ask_job(int job, const std::string& word);
+int ask_job(int job, const std::string& word, Millis patience = JobSocket::kDeadline);
 
 }  // namespace hvd::launcher

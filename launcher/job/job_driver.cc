@@ -262,9 +262,13 @@ const std::string& JobDriver::host_name(int agent) const { return job_->roster()
 void JobDriver::send_input(int slot, ByteSpan bytes) {
   const Roster::Slot& record = job_->roster().slot(slot);
   const Incarnation process{.slot = slot, .number = record.incarnation};
-  Bytes payload = encode(InputMessage{process, Bytes(bytes.begin(), bytes.end())});
-  fleet_.send(record.agent, FrameType::kInput, payload, true);
-  wipe(payload);
+  do {  // no bytes are a message as well
+    const ByteSpan piece = bytes.first(std::min(bytes.size(), kMaxInputChunk));
+    Bytes payload = encode(InputMessage{process, Bytes(piece.begin(), piece.end())});
+    fleet_.send(record.agent, FrameType::kInput, payload, true);
+    wipe(payload);
+    bytes = bytes.subspan(piece.size());
+  } while (!bytes.empty());
 }
 
 void JobDriver::output_progress() {

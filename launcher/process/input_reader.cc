@@ -29,13 +29,17 @@ void InputReader::allow(std::size_t bytes) {
 
 void InputReader::read_some() {
   HVD_FAILPOINT("input.read");
+  std::size_t taken = 0;
   while (allowed_ > 0 && !ended_) {
+    // Who allows more in on_data would keep us here, and libuv a timer of 0 ms at its timers.
+    if (taken >= kTurn) return retry_.start(Millis(1));
     pollfd ready = {.fd = fd_.fd(), .events = POLLIN, .revents = 0};
     const bool has_some = fd_.kind() == SharedFd::Kind::kFile || ::poll(&ready, 1, 0) > 0;
     const ssize_t n = has_some ? ::read(fd_.fd(), buffer_.data(), std::min(allowed_, kChunk)) : -1;
     const int error = has_some ? errno : EAGAIN;
     if (n > 0) {
       allowed_ -= static_cast<std::size_t>(n);
+      taken += static_cast<std::size_t>(n);
       callbacks_.on_data({buffer_.data(), static_cast<std::size_t>(n)});
     } else if (n < 0 && error == EAGAIN) {
       if (!fd_.wait().is_ok()) end();

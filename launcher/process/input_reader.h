@@ -29,6 +29,7 @@ class InputReader {
 
  private:
   static constexpr std::size_t kChunk = std::size_t{64} * 1024;
+  static constexpr std::size_t kTurn = 16 * kChunk;  // before the loop has other work done
   static constexpr Millis kForegroundCheck{300};
 
   void read_some();

@@ -24,11 +24,8 @@ class EventFile {
   std::uint64_t lost_lines() const { return lost_lines_; }
 
  private:
-  Status put(std::string_view bytes);
-
   OutputFile file_;
   const std::function<void(const std::string&)> on_loss_;
-  bool is_cut_ = false;  // the file ends with a part of a line
   std::uint64_t lost_lines_ = 0;
 };
 

@@ -122,6 +122,24 @@ Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int ra
 
 }  // namespace
 
+Status OutputFile::add(std::string_view text) {
+  std::string whole = is_cut ? "\n" : "";
+  whole += text;
+  std::size_t taken = 0;
+  const Status status = [&]() -> Status {
+    while (taken < whole.size()) {
+      const ssize_t n = ::write(fd.get(), whole.data() + taken, whole.size() - taken);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return Status::from_errno("write", n < 0 ? errno : ENOSPC);
+      taken += static_cast<std::size_t>(n);
+    }
+    return Status::ok();
+  }();
+  if (taken > 0) is_cut = !status.is_ok() && whole[taken - 1] != '\n';
+  lost_bytes += whole.size() - taken;
+  return status;
+}
+
 Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc) {
   Result<std::array<OutputFile, 2>> files = open_pair(directory, rank, num_proc);
   if (!files.is_ok()) return files.status().annotate("--output-filename");

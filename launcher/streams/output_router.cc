@@ -208,14 +208,22 @@ void OutputRouter::line_was_typed() {
 }
 
 void OutputRouter::write_file(Stream& stream, const std::string& text) {
-  if (text.empty() || !stream.file->fd.valid()) return;
+  if (text.empty()) return;
+  OutputFile& file = *stream.file;
   const Status status = [&]() -> Status {
     HVD_FAILPOINT_RETURN("files.write");
-    return write_all(stream.file->fd.get(), text.data(), text.size());
+    return file.add(text);
   }();
-  if (status.is_ok()) return;
-  stream.file->fd.reset();  // say it once; the job and the console go on
-  message("cannot write to " + stream.file->name + " any more: " + status.message());
+  if (status.is_ok() || std::exchange(file.is_said_to_fail, true)) return;
+  message("what goes to " + file.name + " is lost for now (" + status.message() + "); the job goes on");
+}
+
+std::uint64_t OutputRouter::lost_bytes() const {
+  std::uint64_t lost = stdout_.console().lost_bytes() + stderr_.console().lost_bytes();
+  for (const auto& [rank, files] : files_of_ranks_) {
+    for (const OutputFile& file : files) lost += file.lost_bytes;
+  }
+  return lost;
 }
 
 void OutputRouter::message(std::string_view text) {

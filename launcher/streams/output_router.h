@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,8 +24,15 @@
 namespace hvd::launcher {
 
 struct OutputFile {
+  // Writes the text, as a rule in one piece. Where it fails the rest is lost, and a line that is cut by that is ended
+  // before what comes next.
+  Status add(std::string_view text);
+
   Fd fd;
   std::string name;
+  bool is_cut = false;  // its last line
+  bool is_said_to_fail = false;
+  std::uint64_t lost_bytes = 0;
 };
 
 // Opens <directory>/rank.<rank>/stdout and stderr, emptied, to be added to; the number has as many digits as that of
@@ -83,7 +91,7 @@ class OutputRouter {
   bool congested() const { return !discards_ && over_high_water(); }
   bool flushed() const { return stdout_.console().queued() == 0 && stderr_.console().queued() == 0; }
   // What files on a full disk have not taken.
-  std::uint64_t lost_bytes() const { return stdout_.console().lost_bytes() + stderr_.console().lost_bytes(); }
+  std::uint64_t lost_bytes() const;
   std::vector<std::string> last_stderr_lines(int slot, std::size_t max_lines) const;
   // Lines that went to our stdout and stderr after the slot's last on stderr; very many when that is not shown.
   std::size_t lines_after_stderr(int slot) const;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,22 @@ def test_an_elastic_jobs_input_goes_to_its_first_rank_0(horovodrun_path: str) ->
     job = [horovodrun_path, "-np", "2", "--min-np", "2", "--stdin", "rank0", "cat"]
     done = subprocess.run(job, input="a\nb\n", capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "[0]<stdout>:a\n[0]<stdout>:b\n"), done
+
+
+def test_a_process_that_starts_later_gets_all_of_a_large_input(horovodrun_path: str, tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from horovod._common.session import init
+print(len(sys.stdin.buffer.read()), flush=True)
+first = Path(sys.argv[1])
+if os.environ["HOROVOD_RANK"] == "1" and not first.exists():
+    first.touch()
+    os._exit(1)
+init()
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "first")]
+    job = [horovodrun_path, "-np", "2", "--min-np", "2", "--stdin", "all", *command]
+    done = subprocess.run(job, input="x" * 1_000_000, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:1000000" for rank in (0, 1, 1)], done

@@ -110,3 +110,12 @@ TEST_CASE("A process that listens in a job's place is not asked", "[job]") {
   ::kill(job, SIGKILL);
   ::waitpid(job, nullptr, 0);
 }
+
+TEST_CASE("A job that takes nobody's connection is not waited for without end", "[job]") {
+  const Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const AbstractAddress address = address_of(::geteuid(), ::getpid());
+  REQUIRE(::bind(listener.get(), address.get(), address.size()) == 0);
+  REQUIRE(::listen(listener.get(), 0) == 0);
+  const Fd client = connect_to_job_of(::geteuid());
+  CHECK(ask_job(::getpid(), "status", Millis(20)) == 1);
+}

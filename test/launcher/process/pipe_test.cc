@@ -1,8 +1,8 @@
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "launcher/process/own_process.h"
 #include "launcher/process/signal_watcher.h"
 #include "runtime/loop/timer.h"
+#include "test/support/file_size_limit.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -154,19 +155,16 @@ TEST_CASE("Console tells once that a file takes no more, and goes on when it doe
   char name[] = "/tmp/hvd-console-XXXXXX";
   const Fd file(::mkstemp(name));
   ::unlink(name);
-  rlimit before = {};
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  rlimit small = before;
-  small.rlim_cur = 4;
   std::vector<std::string> losses;
   Console console(h.loop, file.get(),
                   {.on_progress = {},
                    .on_gone = [&](const Status&) { losses.emplace_back("gone"); },
                    .on_loss = [&](const Status& status) { losses.push_back(status.message()); }});
-  ::setrlimit(RLIMIT_FSIZE, &small);
-  console.write("ab\ncd\n");
-  console.write("ef\n");
-  ::setrlimit(RLIMIT_FSIZE, &before);
+  {
+    const test::FileSizeLimit limit(4);
+    console.write("ab\ncd\n");
+    console.write("ef\n");
+  }
   console.write("gh\n");
   CHECK(losses == std::vector<std::string>{"write: File too large"});
   CHECK(console.lost_bytes() == 2 + 4);  // "d\n", and "ef\n" with the end of the line before it
@@ -195,4 +193,25 @@ TEST_CASE("InputReader reads as much as it is allowed to, and leaves the flags o
   h.pipe.write_end.reset();
   h.loop.run();
   CHECK(received == "hello");
+}
+
+TEST_CASE("InputReader lets others of its loop run while there is always more to read", "[process]") {
+  Harness h;
+  const Fd endless(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  constexpr std::size_t kEnough = std::size_t{256} << 20;
+  std::size_t received = 0;
+  std::optional<InputReader> reader;
+  reader.emplace(h.loop, endless.get(),
+                 InputReader::Callbacks{.on_data =
+                                            [&](ByteSpan bytes) {
+                                              received += bytes.size();
+                                              if (received < kEnough) reader->allow(bytes.size());
+                                            },
+                                        .on_end = [] {}});
+  loop::Timer other(h.loop.get(), [&] { h.loop.stop(); });
+  other.start(Millis(1));
+  reader->allow(65536);
+  h.loop.run();
+  CHECK(received < kEnough);
+  CHECK(received > 0);
 }

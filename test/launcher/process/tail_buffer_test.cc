@@ -23,6 +23,26 @@ TEST_CASE("TailBuffer forgets the beginning of a long stream, and a line that is
   CHECK(lines.front().starts_with("line 9"));
 }
 
+TEST_CASE("TailBuffer keeps what a long line begins with", "[unit][process]") {
+  TailBuffer tail;
+  const std::string message = "RuntimeError: " + std::string(3 * TailBuffer::kMaxBytes, 'x');
+  const std::string kept = message.substr(0, TailBuffer::kMaxLine) + "...";
+  SECTION("in one piece, or in several") {
+    const std::size_t piece = GENERATE(as<std::size_t>(), 1, 1000, 4096, 100000);
+    for (std::size_t at = 0; at < message.size(); at += piece) tail.add(as_bytes(message.substr(at, piece)));
+    CHECK(tail.last_lines(3) == std::vector<std::string>{kept});
+    tail.add(as_bytes("\n"));
+    CHECK(tail.last_lines(3) == std::vector<std::string>{kept});
+    tail.add(as_bytes("next\n"));
+    CHECK(tail.last_lines(3) == std::vector<std::string>{kept, "next"});
+  }
+  SECTION("after other lines, and before empty ones") {
+    tail.add(as_bytes(std::string(TailBuffer::kMaxBytes, 'y') + "\n" + message + "\n" +
+                      std::string(TailBuffer::kMaxBytes, '\n')));
+    CHECK(tail.last_lines(1) == std::vector<std::string>{kept});
+  }
+}
+
 TEST_CASE("TailBuffer makes control characters harmless", "[unit][process]") {
   TailBuffer tail;
   tail.add(as_bytes("a\x1b[2Jb\tc"));

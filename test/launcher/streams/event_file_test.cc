@@ -1,8 +1,6 @@
 #include "launcher/streams/event_file.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "test/support/file_size_limit.h"
 #include "test/support/temp_folder.h"
 
 using namespace hvd;
@@ -58,14 +57,10 @@ TEST_CASE("After a line that the disk took in part, the next one begins with a l
   const std::string path = folder / "events";
   int said = 0;
   EventFile file(open_events_file(path).value(), [&said](const std::string&) { ++said; });
-  rlimit former = {};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &former) == 0);
-  const rlimit few = {.rlim_cur = 4, .rlim_max = former.rlim_max};
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &few) == 0);
-  file.write("a line\n");
-  ::setrlimit(RLIMIT_FSIZE, &former);
-  ::signal(SIGXFSZ, handler);
+  {
+    const test::FileSizeLimit limit(4);
+    file.write("a line\n");
+  }
   file.write("whole\n");
   CHECK(text_of(path) == "a li\nwhole\n");
   CHECK(said == 1);

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "test/support/file_size_limit.h"
 #include "test/support/temp_folder.h"
 
 using namespace hvd;
@@ -49,4 +50,21 @@ TEST_CASE("A rank that comes back in new slots keeps its files, and no more desc
   CHECK(open_descriptors(directory) == before);
   std::ifstream file(directory + "/rank.0/stdout");
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == expected);
+}
+
+TEST_CASE("What a full disk does not take of a rank's file is counted, and what comes later is tried", "[job]") {
+  const test::TempFolder folder;
+  MainLoop loop;
+  OutputConfig look;
+  look.shown_ranks = {{1, 1}};
+  OutputRouter router(loop, {.ranks = {{0, {.rank = 0}}}, .look = look}, {});
+  REQUIRE(router.open_files(folder.path, 1).is_ok());
+  {
+    const test::FileSizeLimit limit(16);
+    for (const char* line : {"whole\n", "lost\n"}) router.output(0, false, as_bytes(line));
+  }
+  router.output(0, false, as_bytes("later\n"));
+  std::ifstream file(folder / "rank.0/stdout");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "[0]<stdout>:whol\n[0]<stdout>:later\n");
+  CHECK(router.lost_bytes() >= 2 + sizeof("\n[0]<stdout>:lost"));  // more where stderr is a file: what is said of it
 }

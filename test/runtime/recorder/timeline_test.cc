@@ -1,13 +1,11 @@
 #include "runtime/recorder/timeline.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <thread>
 
 #include "test/support/captured_log.h"
+#include "test/support/file_size_limit.h"
 #include "test/support/trace_reader.h"
 
 using namespace hvd;
@@ -23,24 +21,6 @@ void run_once(Timeline& timeline, const std::string& name) {
   timeline.ended(OpType::kAllreduce, 0, name, DataType::kFloat32, {3}, Status::ok());
   timeline.cycle();
 }
-
-// Files of this process end at so many bytes, as on a disk that is full, while it lives.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : on_signal_(::signal(SIGXFSZ, SIG_IGN)) {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit now{bytes, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &now) == 0);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, on_signal_);
-  }
-
- private:
-  sighandler_t on_signal_;
-  rlimit before_{};
-};
 
 // False also where the file is looked at in the middle of a write.
 bool has(const std::string& file, const std::string& name) {
@@ -129,7 +109,7 @@ TEST_CASE("On a disk that is full the timeline ends as complete JSON", "[unit][r
   Timeline timeline;
   CapturedLog log;
   {
-    const FileLimit limit(4096 + GENERATE(0, 1, 17, 50));
+    const test::FileSizeLimit limit(4096 + GENERATE(0, 1, 17, 50));
     timeline.start(folder / "a", false);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (timeline.is_active() && std::chrono::steady_clock::now() < end) run_once(timeline, "x");
