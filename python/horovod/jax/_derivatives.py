@@ -69,7 +69,9 @@ def _of_allreduce(work: Work, _: Any, gradients: list[Any]) -> list[Any]:
 
 def _of_broadcast(work: Work, _: Any, gradients: list[Any]) -> list[Any]:
     averages = _average(work, gradients)
-    return averages if core.rank() == work.root_rank else [jax.numpy.zeros_like(one) for one in averages]
+    # Zeros that depend on the averages: all ranks reduce in the derivative of this one, too.
+    is_root = core.rank() == work.root_rank
+    return averages if is_root else [jax.numpy.where(False, one, jax.numpy.zeros_like(one)) for one in averages]
 
 
 def _of_allgather(work: Work, shapes: Sequence[Any], gradients: list[Any]) -> list[Any]:

@@ -27,7 +27,8 @@ class _Broadcast(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         average = unscaled(core.REDUCE_AVERAGE, ctx.process_set)
         (reduced,) = reduce_gradients(grads, average, together=False)
-        return None, None, None, reduced if core.rank() == ctx.root_rank else torch.zeros_like(reduced)
+        # Zeros that depend on `reduced`: all ranks reduce in the backward pass of this one, too.
+        return None, None, None, reduced.masked_fill(torch.tensor(core.rank() != ctx.root_rank), 0)
 
 
 def _from(root_rank: int) -> Call:

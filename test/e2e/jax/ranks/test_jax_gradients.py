@@ -80,6 +80,19 @@ def test_second_derivatives_and_checkpoints(way: Any) -> None:
     assert_is(second, 6 * size**2 * total, "float64")
 
 
+def test_second_derivatives_of_broadcast(way: Any) -> None:
+    """All ranks reduce in the gradient of the gradient too, those that are not the root with zeros."""
+
+    def loss(x: Any) -> Any:
+        return (hvd.broadcast(x**2, 0, name="b") ** 2).sum()
+
+    x = jax.numpy.asarray([1.0, 2.0])
+    first, second = way(jax.grad(loss))(x), way(jax.grad(lambda x: jax.grad(loss)(x).sum()))(x)
+    is_root = hvd.rank() == 0
+    np.testing.assert_allclose(first, 4 * x**3 * is_root, rtol=1e-6)
+    np.testing.assert_allclose(second, (4 + 8 / hvd.size()) * x**2 * is_root, rtol=1e-6)
+
+
 def test_integers_have_no_gradient_and_do_not_disturb(way: Any) -> None:
     def loss(x: Any) -> Any:
         x, count = hvd.grouped_allreduce([x, jax.numpy.int32(x[0] > 0)], op=hvd.Sum, name="mixed")

@@ -90,6 +90,12 @@ def test_alltoall_sends_gradients_back() -> None:
     np.testing.assert_allclose(found, np.arange(1, size + 1))
 
 
+def test_alltoall_has_zeros_for_rows_that_were_not_sent() -> None:
+    size = hvd.size()
+    found = gradient(lambda x: hvd.alltoall(x, splits=[1] * size)[0], np.ones([size + 2, 3], np.float32))
+    np.testing.assert_array_equal(found, np.repeat([[1.0] * 3, [0.0] * 3], [size, 2], axis=0))
+
+
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_reducescatter(op: str) -> None:
     rank, size = hvd.rank(), hvd.size()

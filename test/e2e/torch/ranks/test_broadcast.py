@@ -67,6 +67,16 @@ def test_the_gradient_is_the_average_for_the_root_and_zero_for_others() -> None:
         torch.testing.assert_close(x.grad, torch.full((3, 2), mean if hvd.rank() == root else 0.0))
 
 
+def test_second_derivatives() -> None:
+    """All ranks reduce in the gradient of the gradient too, those that are not the root with zeros."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    (first,) = torch.autograd.grad(hvd.broadcast(x**2, 0).pow(2).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    is_root = hvd.rank() == 0
+    torch.testing.assert_close(first, 4 * x**3 * is_root)
+    torch.testing.assert_close(second, (4 + 8 / hvd.size()) * x.detach() ** 2 * is_root)
+
+
 @pytest.mark.usefixtures("several_ranks")
 def test_a_barrier_waits_for_the_slowest_rank() -> None:
     hvd.barrier()
