@@ -76,7 +76,7 @@ def allreduce(
 
     Arguments, the same on all ranks but for the tensor's elements:
         tensor: whatever tf.convert_to_tensor takes, of one shape and type on all ranks, or tf.IndexedSlices, of which
-            ranks may have different numbers of rows. Integers, or floats of 16, 32 or 64 bits.
+            ranks may have different numbers of rows. uint8, int8, int32, int64, or floats of 16, 32 or 64 bits.
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         device_dense, device_sparse: the tf.device of the op, for a tensor and for tf.IndexedSlices.
         compression: Compression.fp16 sends floating-point elements as float16.

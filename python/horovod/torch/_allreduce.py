@@ -70,7 +70,7 @@ def allreduce(
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
-        compression: Compression.fp16 sends floating-point elements as float16.
+        compression: Compression.fp16 or bf16 sends floating-point elements in 16 bits.
         prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
         process_set: the ranks that take part, this one among them.
 
@@ -165,7 +165,7 @@ def grouped_allreduce(
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
-        compression: Compression.fp16 sends floating-point elements as float16.
+        compression: Compression.fp16 or bf16 sends floating-point elements in 16 bits.
         prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
         process_set: the ranks that take part, this one among them.
 

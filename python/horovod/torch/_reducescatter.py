@@ -62,7 +62,7 @@ def reducescatter(
         op: Average (the default) or Sum.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
-        compression: Compression.fp16 sends floating-point elements as float16.
+        compression: Compression.fp16 or bf16 sends floating-point elements in 16 bits.
         process_set: the ranks that take part, this one among them.
         prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
 
