@@ -23,6 +23,7 @@ print("SSH_CONNECTION" in os.environ, flush=True)
 if core.rank() == 0:
     while not pathlib.Path(sys.argv[1]).exists():
         time.sleep(0.01)
+core.shutdown()  # who ends without it is lost for those that still wait
 """
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 OBEDIENT = "echo ready; exec sleep 1000"

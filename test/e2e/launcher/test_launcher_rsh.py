@@ -27,6 +27,7 @@ RANK = ADDS_UP + """
 import os
 print(os.environ.get("POD"), os.environ["HOROVOD_HOSTNAME"], core.local_size(), value[0], os.environ["OF_THE_USER"])
 print(os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/uts"))
+core.shutdown()  # who ends without it is lost for those that still wait
 """
 
 
