@@ -27,8 +27,10 @@ class _Broadcast(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         average = unscaled(core.REDUCE_AVERAGE, ctx.process_set)
         (reduced,) = reduce_gradients(grads, average, together=False)
-        # Zeros that depend on `reduced`: all ranks reduce in the backward pass of this one, too.
-        return None, None, None, reduced.masked_fill(torch.tensor(core.rank() != ctx.root_rank), 0)
+        if core.rank() != ctx.root_rank:
+            # Zeros that depend on the average: all ranks reduce in the backward pass of this one, too.
+            reduced = reduced.masked_fill(torch.ones((), dtype=torch.bool, device=reduced.device), 0)
+        return None, None, None, reduced
 
 
 def _from(root_rank: int) -> Call:
