@@ -81,7 +81,7 @@ def _of_alltoall(op: Op, grad: Any, *_: Any) -> Any:
         return alltoall(grad, ignore_name_scope=scope, process_set=_set_of(op))
     (given, splits), received = op.inputs, op.outputs[1]
     back, _ = alltoall(grad, splits=received, ignore_name_scope=scope, process_set=_set_of(op))
-    if splits.shape != [0]:  # rows beyond the splits were not sent
+    if splits.shape.num_elements() != 0:  # rows beyond the splits were not sent
         back = tf.concat([back, tf.zeros_like(given[tf.shape(back)[0] :])], 0)
     return [back, None]
 
