@@ -124,11 +124,14 @@ void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
   HVD_FAILPOINT("discovery.listed");
   has_listed_ = true;
   hosts_ = std::move(hosts);
+  // Name servers may learn of a host later than the script, or be away for a while.
+  const bool asks_again = SteadyClock::now() >= asks_again_;
   std::map<std::string, ResolvedHost> known;
   std::vector<std::string> unknown;
   for (const HostSpec& host : hosts_) {
     const auto found = addresses_.find(host.name);
-    found != addresses_.end() ? void(known.insert(*found)) : unknown.push_back(host.name);
+    const bool is_known = found != addresses_.end() && !(found->second.addresses.empty() && asks_again);
+    is_known ? void(known.insert(*found)) : unknown.push_back(host.name);
   }
   addresses_ = std::move(known);  // who comes back later may have another address
   if (unknown.empty()) return deliver();
@@ -140,6 +143,7 @@ void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
 
 void DiscoveryRunner::resolved(const std::vector<std::string>& names, const std::vector<ResolvedHost>& found) {
   for (std::size_t i = 0; i < names.size(); ++i) addresses_[names[i]] = found[i];
+  asks_again_ = SteadyClock::now() + kAskAgain;
   deliver();
 }
 

@@ -26,6 +26,7 @@ class DiscoveryRunner {
   static constexpr Millis kPause{1000};         // between the end of a run and the next
   static constexpr Millis kScriptLimit{30000};  // of one run
   static constexpr Millis kOutputGrace{1000};   // after its end, for what it has printed
+  static constexpr Millis kAskAgain{5000};      // after a look-up, for names that had no address then
 
   // With neither script nor file the hosts are fixed.
   struct Options {
@@ -76,6 +77,7 @@ class DiscoveryRunner {
   std::vector<HostSpec> hosts_;
   std::map<std::string, ResolvedHost> addresses_;  // of the hosts that are listed now
   std::unique_ptr<HostResolver> resolver_;
+  TimePoint asks_again_;
   loop::Timer next_;
   loop::Timer limit_;
   bool stopped_ = false;

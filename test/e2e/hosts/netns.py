@@ -252,7 +252,7 @@ class Host(Namespace):
 
     @contextlib.contextmanager
     def with_text(self, path: Path, text: str) -> Iterator[None]:
-        """A file of the home that says something else for a while."""
+        """A file that says something else for a while."""
         before = path.read_text()
         path.write_text(text)
         try:

@@ -57,6 +57,18 @@ def test_hosts_come_flap_are_lost_and_return(network: Network, start_elastic_on:
     finish(network, job)
 
 
+def test_a_host_whose_name_is_known_late_joins(network: Network, start_elastic_on: StartElastic) -> None:
+    a, b, _ = network.hosts.values()
+    names = network.folder / "hosts"  # the hosts file of them all
+    job = start_elastic_on(a, "-np", "1", "--min-np", "1", "--blacklist-cooldown-range", "1", "1", hosts="a:1\n")
+    job.wait_for_size(1, PATIENCE_S)
+    job.set_hosts("a:1\nlate:1\n")
+    job.wait_for("host late: unknown host", PATIENCE_S)
+    with a.with_text(names, f"{names.read_text()}{b.address} late\n"):
+        job.wait_for_size(2, PATIENCE_S)
+    finish(network, job)
+
+
 def test_a_job_whose_hosts_have_all_gone_ends(network: Network, start_elastic_on: StartElastic) -> None:
     a = network.hosts["a"]
     job = start_elastic_on(a, "-np", "1", "--min-np", "1", hosts="b:1\n")
