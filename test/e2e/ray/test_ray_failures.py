@@ -205,12 +205,15 @@ def test_a_shutdown_while_a_call_begins_ends_that_call(executor: Any) -> None:
         executor.execute(_EndsAsItIsSent(executor))
 
 
-def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shutdown_while_the_workers_start_leaves_nothing(
+    make_executor: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
     secrets: list[Path] = []
     establish = Coordinator.establish_rendezvous
 
     def establish_late(self: Coordinator, tls: bool = False) -> dict[str, str]:
-        job.shutdown()
+        ending.start()
+        eventually(lambda: job._strategy is None)
         variables = establish(self, tls)
         secrets.append(Path(variables["HOROVOD_SECRET_FILE"]))
         return variables
@@ -218,8 +221,11 @@ def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, m
     monkeypatch.setattr(Coordinator, "establish_rendezvous", establish_late)
     executor = make_executor(num_workers=2)
     job = adapter.StaticAdapter(executor.settings, executor._params)
-    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
+    ending = threading.Thread(target=job.shutdown)
+    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: |shutdown\(\) was called before"):
         job.start()
+    ending.join(SOON_S)
+    assert not ending.is_alive()
     assert [secret.exists() for secret in secrets] == [False]
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
 
