@@ -239,3 +239,15 @@ def test_an_interrupt_in_rays_own_call_leaves_no_placement_group(make_executor: 
     with pytest.raises(KeyboardInterrupt):
         make_executor(num_workers=2).start()
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
+
+
+def test_an_interrupted_shutdown_leaves_nothing(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    secret, _ = executor.run(lambda: os.environ["HOROVOD_SECRET_FILE"])
+    monkeypatch.setattr(ray, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        executor.shutdown()
+    assert not Path(secret).exists()
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
