@@ -113,9 +113,9 @@ class StaticAdapter:
     def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
         """The results of func(executable) in rank order. What ranks log goes to `queue`."""
         crew = self._usable_crew()
-        if queue is not None:
-            self._gather([worker.set_queue.remote(queue) for worker in crew.workers], crew.places)
         try:
+            if queue is not None:
+                self._gather([worker.set_queue.remote(queue) for worker in crew.workers], crew.places)
             return self._gather(self._begin(crew, func), crew.places)
         finally:
             if queue is not None:

@@ -14,7 +14,7 @@ import pytest
 import ray
 from ray.util.placement_group import placement_group, placement_group_table
 
-from horovod.ray import adapter, strategy
+from horovod.ray import adapter, ray_logger, strategy
 from horovod.ray.coordinator import Coordinator
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -241,10 +241,19 @@ def test_an_interrupt_in_rays_own_call_leaves_no_placement_group(make_executor: 
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
 
 
-def test_an_interrupted_shutdown_leaves_nothing(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
+
+def test_a_call_that_is_interrupted_before_it_runs_leaves_no_listener(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(reduced, callbacks=[print])
+    assert executor.run(lambda: ray_logger.log({"loss": 1})) == [None, None]
+
+
+def test_an_interrupted_shutdown_leaves_nothing(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     secret, _ = executor.run(lambda: os.environ["HOROVOD_SECRET_FILE"])
     monkeypatch.setattr(ray, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
