@@ -52,11 +52,14 @@ class AutomaticNames:
     def release(self, process_set_id: int, name: str) -> None:
         """After a refused operation: the next one gets its name, as on ranks that did not try it.
 
-        Unless another thread has taken the next one since: no two operations have one name.
+        Unless another thread has taken the next one since: no two operations have one name. No call stands between the
+        last look and writing.
         """
+        counts = self._counts
         key = _key(process_set_id)
-        if name.endswith(f".{self._counts.get(key)}"):
-            self._counts[key] -= 1
+        count = counts.get(key)
+        if name.endswith(f".{count}") and key in counts and counts[key] == count:
+            counts[key] = count - 1
 
     def forget(self, process_set_id: int) -> None:
         """After the removal of a process set: a new set with the same id counts from 1 on all its members."""

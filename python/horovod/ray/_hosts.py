@@ -88,7 +88,11 @@ class HostsFile:
         return AgentPlace(node_id, {name: amount * slots for name, amount in self._resources.items()})
 
     def __enter__(self) -> HostsFile:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C, for one, when the thread has begun
+            self._stop.set()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

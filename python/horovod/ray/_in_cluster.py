@@ -38,11 +38,9 @@ class InCluster:
         # Two calls: one, and shutdown() beside it. A killed adapter would leave the job's secret on its nodes.
         self._actor: Any = ray.remote(kind).options(num_cpus=0, max_concurrency=2).remote(*arguments)
         self._running: Any = None
-        self._has_started = False
 
     def start(self, *arguments: Any) -> None:
         self._get("start", *arguments)
-        self._has_started = True
 
     def run(self, *arguments: Any) -> list[Any]:
         return list(self._get("run", *arguments))
@@ -57,11 +55,8 @@ class InCluster:
         if not ray.is_initialized():
             return
         # A call that was interrupted here may still run there: of a static job it ends with its workers, of an elastic
-        # one with the actor. A start() has to remove what it has made.
-        ends = [self._actor.shutdown.remote()]
-        if not self._has_started and self._running is not None:
-            ends.append(self._running)
-        ray.wait(ends, num_returns=len(ends), timeout=_SHUTDOWN_S)
+        # one with the actor.
+        ray.wait([self._actor.shutdown.remote()], timeout=_SHUTDOWN_S)
         ray.kill(self._actor)
 
     def _get(self, method: str, *arguments: Any) -> Any:

@@ -62,7 +62,11 @@ class AgentRelay:
     def __enter__(self) -> AgentRelay:
         self._listener.bind(f"\0{self.name}")
         self._listener.listen()
-        self._accepting.start()
+        try:
+            self._accepting.start()
+        except BaseException:  # Ctrl-C, for one, when the thread has begun
+            self._listener.shutdown(socket.SHUT_RDWR)
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ class _Crew:
 
 
 class StaticAdapter:
-    """Starts the workers of a job, hosts their rendezvous, calls functions on them.
+    """Starts the workers of a job, hosts their rendezvous, calls functions on them. For one job.
 
     Used by one thread at a time, but for shutdown(), which ends a call that another thread waits in, start() too.
     """
@@ -74,6 +75,8 @@ class StaticAdapter:
         self._unfinished: list[Any] = []  # calls that went on when run() had failed
         self._lost = ""  # whose process has died
         self._secrets = NodeSecrets()
+        self._is_over = False  # from shutdown() on
+        self._starting = threading.Lock()
 
     def start(
         self,
@@ -83,21 +86,25 @@ class StaticAdapter:
         extra_env_vars: Mapping[str, Any] | None = None,
     ) -> None:
         """As RayExecutor.start(). If it fails nothing is left."""
-        if self._strategy is not None:
-            raise RuntimeError("start(): the workers have been started; shutdown() ends them")
-        strategy = self._strategy = self._make_strategy()
-        coordinator = Coordinator(self._settings)
-        try:
-            self._start_workers(strategy, coordinator, dict(extra_env_vars or {}))
-            arguments = (executable_cls, executable_args, executable_kwargs)
-            crew = self._crew
-            gather([worker.start_executable.remote(*arguments) for worker in crew.workers], crew.places)
-            if self._strategy is not strategy:
-                raise RuntimeError("shutdown() was called before the workers had started")
-        except BaseException:
-            self.shutdown()
-            self._end(strategy, coordinator)  # what a shutdown() of another thread has come too early for
-            raise
+        with self._starting:
+            if self._strategy is not None:
+                raise RuntimeError("start(): the workers have been started; shutdown() ends them")
+            strategy = self._strategy = self._make_strategy()
+            coordinator = self._coordinator = Coordinator(self._settings)
+            try:
+                self._check_not_over()
+                self._start_workers(strategy, coordinator, dict(extra_env_vars or {}))
+                arguments = (executable_cls, executable_args, executable_kwargs)
+                crew = self._crew
+                gather([worker.start_executable.remote(*arguments) for worker in crew.workers], crew.places)
+                self._check_not_over()
+            except BaseException:
+                self._end(strategy, coordinator)
+                raise
+
+    def _check_not_over(self) -> None:
+        if self._is_over:
+            raise RuntimeError("start(): shutdown() was called before the workers had started")
 
     def run_remote(self, func: Callable[[Any], Any]) -> list[Any]:
         """The calls of func(executable) that begin on all workers, in rank order."""
@@ -106,9 +113,9 @@ class StaticAdapter:
     def run(self, func: Callable[[Any], Any], queue: Sink | None = None) -> list[Any]:
         """The results of func(executable) in rank order. What ranks log goes to `queue`."""
         crew = self._usable_crew()
-        if queue is not None:
-            self._gather([worker.set_queue.remote(queue) for worker in crew.workers], crew.places)
         try:
+            if queue is not None:
+                self._gather([worker.set_queue.remote(queue) for worker in crew.workers], crew.places)
             return self._gather(self._begin(crew, func), crew.places)
         finally:
             if queue is not None:
@@ -122,12 +129,15 @@ class StaticAdapter:
 
     def shutdown(self) -> None:
         """Ends the workers, the rendezvous and the placement group; may be called again."""
-        strategy, coordinator = self._strategy, self._coordinator
-        self._strategy, self._coordinator = None, None
-        self._crew, self._unfinished, self._lost = _Crew(), [], ""
-        self._end(strategy, coordinator)
+        self._is_over = True
+        self._end(self._strategy, self._coordinator)
+        # What a start() of another thread makes from here on, it removes. It is about to fail, for it has no workers.
+        if self._starting.acquire(timeout=_WAIT_FOR_OTHERS_S):
+            self._starting.release()
 
     def _end(self, strategy: BaseStrategy | None, coordinator: Coordinator | None) -> None:
+        self._strategy, self._coordinator = None, None
+        self._crew, self._unfinished, self._lost = _Crew(), [], ""
         try:
             if strategy is not None and ray.is_initialized():  # else Ray has ended, and them with it
                 try:
@@ -173,7 +183,6 @@ class StaticAdapter:
         workers, _ = strategy.create_workers()
         crew = self._crew = _Crew(workers, strategy.places)
         places = crew.places
-        self._coordinator = coordinator
         for place in places:
             coordinator.register(place.hostname, place.node_id, place.rank)
         numbers = coordinator.finalize_registration()

@@ -136,12 +136,14 @@ class BaseStrategy:
         ends = [worker.node_id.remote() for worker in self._started]
         for worker in self._started:
             ray.kill(worker)
-        if ends:
-            ray.wait(ends, num_returns=len(ends), timeout=self.settings.timeout_s)
-        self._started = []
-        group, self.placement_group = self.placement_group, None
-        if group is not None and self._owns_group:
-            remove_placement_group(group)
+        try:
+            if ends:
+                ray.wait(ends, num_returns=len(ends), timeout=self.settings.timeout_s)
+        finally:
+            self._started = []
+            group, self.placement_group = self.placement_group, None
+            if group is not None and self._owns_group:
+                remove_placement_group(group)
 
     def _make_group(self, bundle: Mapping[str, float], count: int, kind: str) -> None:
         """Known to shutdown() before it has room."""

@@ -14,7 +14,7 @@ import pytest
 import ray
 from ray.util.placement_group import placement_group, placement_group_table
 
-from horovod.ray import adapter, strategy
+from horovod.ray import adapter, ray_logger, strategy
 from horovod.ray.coordinator import Coordinator
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -205,12 +205,15 @@ def test_a_shutdown_while_a_call_begins_ends_that_call(executor: Any) -> None:
         executor.execute(_EndsAsItIsSent(executor))
 
 
-def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shutdown_while_the_workers_start_leaves_nothing(
+    make_executor: Any, monkeypatch: pytest.MonkeyPatch, eventually: Any
+) -> None:
     secrets: list[Path] = []
     establish = Coordinator.establish_rendezvous
 
     def establish_late(self: Coordinator, tls: bool = False) -> dict[str, str]:
-        job.shutdown()
+        ending.start()
+        eventually(lambda: job._strategy is None)
         variables = establish(self, tls)
         secrets.append(Path(variables["HOROVOD_SECRET_FILE"]))
         return variables
@@ -218,8 +221,11 @@ def test_a_shutdown_while_the_workers_start_leaves_nothing(make_executor: Any, m
     monkeypatch.setattr(Coordinator, "establish_rendezvous", establish_late)
     executor = make_executor(num_workers=2)
     job = adapter.StaticAdapter(executor.settings, executor._params)
-    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: "):
+    ending = threading.Thread(target=job.shutdown)
+    with pytest.raises(RuntimeError, match=r"^rank [01] on .* has died: |shutdown\(\) was called before"):
         job.start()
+    ending.join(SOON_S)
+    assert not ending.is_alive()
     assert [secret.exists() for secret in secrets] == [False]
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
 
@@ -232,4 +238,25 @@ def test_an_interrupt_in_rays_own_call_leaves_no_placement_group(make_executor: 
     monkeypatch.setattr(strategy, "placement_group", make)
     with pytest.raises(KeyboardInterrupt):
         make_executor(num_workers=2).start()
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_call_that_is_interrupted_before_it_runs_leaves_no_listener(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(reduced, callbacks=[print])
+    assert executor.run(lambda: ray_logger.log({"loss": 1})) == [None, None]
+
+
+def test_an_interrupted_shutdown_leaves_nothing(executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, _ = executor.run(lambda: os.environ["HOROVOD_SECRET_FILE"])
+    monkeypatch.setattr(ray, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        executor.shutdown()
+    assert not Path(secret).exists()
     assert all(group["state"] == "REMOVED" for group in placement_group_table().values())

@@ -166,6 +166,22 @@ def test_the_global_set_counts_anew_after_each_join(three_ranks: Any) -> None:
     assert core.names[-1] == "allreduce.noname.1"
 
 
+def test_a_name_is_not_given_back_once_another_thread_has_the_next() -> None:
+    names = AutomaticNames()
+    others: list[str] = []
+
+    class Looked(str):
+        """Another thread runs when it has been looked at."""
+
+        def endswith(self, *end: Any) -> bool:
+            is_last = super().endswith(*end)
+            others.append(names.make("other", 1))
+            return is_last
+
+    names.release(1, Looked(names.make("refused", 1)))
+    assert [*others, names.make("next", 1)] == ["other.noname.2", "next.noname.3"]
+
+
 def test_names_restart_and_are_given_back() -> None:
     names = AutomaticNames()
     assert [names.make("x", 0), names.make("y", 0), names.make("x", 5)] == ["x.noname.1", "y.noname.2", "x.noname.1"]

@@ -7,6 +7,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from horovod.ray.elastic import RayHostDiscovery
 from horovod.ray.elastic_adapter import ElasticAdapter, ElasticParams
 from horovod.ray.settings import MiniSettings
 from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery
+from jobs import eventually
 
 CPU = {"CPU": 2}
 
@@ -168,6 +170,22 @@ def test_paths_with_spaces_and_long_ones_reach_the_relay(tmp_path: Path, monkeyp
         run = subprocess.run([*called, "horovodrun"], timeout=30, stderr=subprocess.PIPE, text=True)
     assert run.returncode == 1
     assert run.stderr == "horovod.ray: no agent: 'the host'\n"
+
+
+def test_an_interrupt_while_a_thread_begins_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def begin(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", begin)
+        for context in (_relay.AgentRelay(no_place, seconds=1), HostsFile(tmp_path / "hosts", CPU, None, None)):
+            with pytest.raises(KeyboardInterrupt), context:
+                pass
+    eventually(lambda: set(threading.enumerate()) <= before, "they have ended", 30)
 
 
 def test_another_user_is_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,20 @@ def test_the_end_of_the_service_releases_all_who_wait(service: ComputeService, c
         ComputeClient(service.addresses(), KEY)
 
 
+def test_threads_that_end_a_service_together_all_do() -> None:
+    together = threading.Barrier(3)
+
+    def end(service: ComputeService) -> bool:
+        together.wait(20)
+        service.shutdown()
+        return service._thread.is_alive()
+
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(20):  # without order among them, every third time one raised
+            service = ComputeService(1, 1, KEY, nics=["lo"])
+            assert list(pool.map(end, [service] * 3)) == [False] * 3
+
+
 def test_hundreds_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of each connection are in this process, which often may open no more than 1024 files.
 

@@ -50,6 +50,7 @@ class ComputeService:
         self._everybody_told = threading.Condition()
         self._was_asked = False  # by somebody who has the key
         self._asked_or_over = threading.Event()
+        self._ending = threading.RLock()  # a signal's handler may end it in the middle of that
         self._sockets = {name: _listen(address) for name, address in ipv4_addresses(nics).items()}
         self._addresses = {name: [listener.getsockname()[:2]] for name, listener in self._sockets.items()}
         self._loop = asyncio.new_event_loop()
@@ -67,13 +68,15 @@ class ComputeService:
         return int(next(iter(self._addresses.values()))[0][1])
 
     def shutdown(self) -> None:
-        """Ends the service: clients in wait_for_shutdown() get their answer, other waits fail. May be called again."""
-        if not self._thread.is_alive():
-            return
-        self._asked_or_over.set()
-        self._call(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        """Ends the service: clients in wait_for_shutdown() get their answer, other waits fail. May be called again, and
+        by several threads: all return when it has ended."""
+        with self._ending:
+            if not self._thread.is_alive():
+                return
+            self._asked_or_over.set()
+            self._call(self._stop())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
         if self._refused:
             _log.warning("compute service: %d connections were refused, they did not show the key", self._refused)
 
