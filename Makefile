@@ -51,8 +51,8 @@ test-torch: setup-test $(INSTALLED)
 test-tensorflow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py tensorflow
 
-# Needs no build here: PYTHON is one that has torch, and the wheel installed or what carry-gpu makes in build/gpu. Begins
-# nothing after SECONDS.
+# Needs no build here: PYTHON is one that has torch, and the wheel installed or what carry-gpu makes in build/gpu. Ends
+# after SECONDS.
 PYTHON ?= $(VENV)/python
 test-gpu:
 	$(PYTHON) test/gpu/run.py $(if $(SECONDS),--seconds $(SECONDS))

@@ -225,7 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json", type=Path, default=Path("gpu-results.json"))
-    parser.add_argument("--seconds", type=float, default=3600, help="what has not begun by then is left out")
+    parser.add_argument("--seconds", type=float, default=3600, help="what runs then has failed, what has not begun is left out")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a suite")
     parser.add_argument("--suites", default="", help="such as lists,together,'together jax'; default: all")
     parser.add_argument("--nccl", type=Path, help="another NCCL, 2.30.3 or later, for two ranks on one GPU")

@@ -202,7 +202,7 @@ def alltoall(
     Returns the rows that came from all ranks, in rank order; with `splits` a pair: the rows, and an int32 array of how
     many came from each rank. Without `splits` every rank gets an equal share, and the call is differentiable and may be
     part of a compiled function; with them ValueError there and under jax.vmap, because the shape of the result needs to
-    be known before. `name`, `process_set` and errors as for allreduce().
+    be known before. `value`: an array with one or more dimensions. `name`, `process_set` and errors as for allreduce().
     """
     array = as_array(value, "alltoall")
     if splits is None:

@@ -28,8 +28,8 @@ def broadcast_parameters(params: Any, root_rank: int = 0, process_set: ProcessSe
 
     `params`: a tree of arrays, numbers and keys of jax.random, such as parameters or a state of optax, with the same
     structure, shapes and types on all ranks. Arrays of JAX come back as such, other leaves as they were:
-    numpy's arrays and numbers of Python. ValueError for other leaves, and inside compiled functions; else errors as for
-    broadcast().
+    numpy's arrays and numbers of Python. ValueError for other leaves, and inside compiled functions; else
+    `process_set` and errors as for broadcast().
 
     >>> params, state = hvd.broadcast_parameters((params, state))
     """
