@@ -38,8 +38,12 @@ def numbers() -> dict[str, Any]:
     }
 
 
-def test_ranks_are_numbered_by_node_and_share_a_secret(make_nodes: Any, make_executor: Any, eventually: Any) -> None:
-    nodes = make_nodes(2, num_cpus=2)
+@pytest.fixture(scope="module")
+def nodes(make_nodes: Any) -> Any:
+    return make_nodes(2, num_cpus=2)
+
+
+def test_ranks_are_numbered_by_node_and_share_a_secret(nodes: Any, make_executor: Any, eventually: Any) -> None:
     executor = make_executor(num_hosts=2, num_workers_per_host=2)
     executor.start()
     results = executor.run(numbers)
@@ -107,7 +111,8 @@ def test_a_script_that_ends_without_shutdown_cleans_up() -> None:
     assert "cleaned True" in run.stdout
 
 
-def test_named_interfaces_reach_the_ranks(make_nodes: Any, make_executor: Any) -> None:
+@pytest.mark.usefixtures("nodes")
+def test_named_interfaces_reach_the_ranks(make_executor: Any) -> None:
     executor = make_executor(num_workers=3)
     executor.settings.nics = ["lo"]
     executor.start()

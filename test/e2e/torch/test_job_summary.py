@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPT = """
+import os
 import sys
 import time
 import torch
@@ -15,19 +16,24 @@ import horovod.torch as hvd
 hvd.init()
 hvd.allreduce(torch.ones(1000), name="begin")
 for step in range(5):
+    waits = f"{sys.argv[1]}/{step}"
     if hvd.rank() == 1:
-        time.sleep(0.5)  # its work, which takes so much longer than that of the others
-    hvd.allreduce(torch.ones(1000), name="step")
+        while not os.path.exists(waits):
+            time.sleep(0.01)
+        time.sleep(0.5)  # its work, for which rank 0 waits
+    handle = hvd.allreduce_async(torch.ones(1000), name="step")
+    if hvd.rank() == 0:
+        os.mkdir(waits)
+    hvd.synchronize(handle)
     hvd.barrier()
 if hvd.rank() == 2:
     sys.stdout.flush()
-    import os
     os._exit(0)  # it says nothing of itself
 """
 
 
 def test_the_summary_names_the_rank_that_others_waited_for(horovodrun: Any, tmp_path: Path) -> None:
-    job = horovodrun(2, "-c", SCRIPT, flags=("--summary", "--log-dir", str(tmp_path)))
+    job = horovodrun(2, "-c", SCRIPT, str(tmp_path), flags=("--summary", "--log-dir", str(tmp_path)))
     assert job.code == 0, job.text
     summary = json.loads((tmp_path / "summary.json").read_text())
     ranks = {process["rank"]: process for process in summary["processes"]}
@@ -43,7 +49,7 @@ def test_the_summary_names_the_rank_that_others_waited_for(horovodrun: Any, tmp_
 
 
 def test_a_rank_that_leaves_without_a_word_has_no_figures(horovodrun: Any, tmp_path: Path) -> None:
-    job = horovodrun(3, "-c", SCRIPT, flags=("--log-dir", str(tmp_path)))
+    job = horovodrun(3, "-c", SCRIPT, str(tmp_path), flags=("--log-dir", str(tmp_path)))
     assert "summary: " not in job.err  # nobody has asked for it
     ranks = {process["rank"]: process for process in json.loads((tmp_path / "summary.json").read_text())["processes"]}
     assert ranks[2]["collectives"] is None

@@ -48,8 +48,9 @@ TEST_CASE(
   CHECK(took >= Millis(390));
   CHECK(took < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
-  CHECK(error.message() ==
-        "rendezvous 127.0.0.1:" + std::to_string(nobody.port) + " /v1/join: connection refused (tried for 0.4 s)");
+  const std::string what = "rendezvous 127.0.0.1:" + std::to_string(nobody.port) + " /v1/join: connection refused";
+  // Longer than the deadline on a machine that comes back to it late.
+  CHECK_THAT(error.message(), Catch::StartsWith(what) && Catch::Matches(R"(.* \(tried for [0-9]+\.[0-9] s\))"));
 }
 
 TEST_CASE("A listener that never answers ends the call at its deadline", "[multi][rendezvous]") {

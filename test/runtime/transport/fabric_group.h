@@ -44,12 +44,6 @@ class MapRowSource final : public transport::RowSource {
   int requests_ = 0;
 };
 
-// Of three trials: a machine with other work delays some.
-inline Millis shortest(const std::function<SteadyClock::duration()>& trial) {
-  const auto least = std::min({trial(), trial(), trial()});
-  return std::chrono::duration_cast<Millis>(least);
-}
-
 inline crypto::Secret test_secret(std::uint8_t fill = 7) {
   return crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, fill)).value();
 }

@@ -141,9 +141,15 @@ TEST_CASE("A leader of another job hands nothing over", "[multi][collectives]") 
 TEST_CASE("When one rank does not come, none shares memory, and all know why", "[multi][collectives]") {
   const HandOverSocket socket = HandOverSocket::open().value();
   const std::vector<int> ranks = {0, 1, 2};
-  const auto found = share(socket, {options_of(0, ranks, 1, Millis(50)), options_of(1, ranks)});
-  CHECK(found[0].value().why_not == "rank 2 did not come");
-  CHECK(found[1].value().why_not == "rank 2 did not come");
+  const std::string why_not = "rank 2 did not come";
+  std::vector<Result<SharedMemory>> found;
+  // A busy machine may let rank 1 come later than that, too: then the leader waits longer.
+  for (Millis patience(50); patience < kPatience && (found.empty() || found[0].value().why_not != why_not);
+       patience *= 4) {
+    found = share(socket, {options_of(0, ranks, 1, patience), options_of(1, ranks)});
+  }
+  CHECK(found[0].value().why_not == why_not);
+  CHECK(found[1].value().why_not == why_not);
   CHECK(take_over("hvd-shm-nobody", options_of(2, ranks)).value().why_not == "socket of rank 0: connection refused");
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/loop/loop.h"
 #include "runtime/transport/control/control_links.h"
 #include "test/runtime/transport/fabric_group.h"
+#include "test/support/soonest.h"
 
 using namespace hvd;
 using namespace hvd::transport;
@@ -141,7 +142,7 @@ TEST_CASE("A control connection that ends without a goodbye is reported once wit
 }
 
 TEST_CASE("After a goodbye the end of a control connection is no loss", "[multi][transport]") {
-  const Millis took = test::shortest([] {
+  const Millis took = test::soonest(transport::ControlLinkSet::kCloseLimit, [] {
     Pair pair;
     pair.child.send(0, "done");
     pair.child.close();
@@ -156,7 +157,7 @@ TEST_CASE("After a goodbye the end of a control connection is no loss", "[multi]
 }
 
 TEST_CASE("Closing both ends at once is quick and silent", "[multi][transport]") {
-  const Millis took = test::shortest([] {
+  const Millis took = test::soonest(transport::ControlLinkSet::kCloseLimit, [] {
     Pair pair;
     const auto start = SteadyClock::now();
     test::run_ranks(2, [&](int rank) { (rank == 0 ? pair.parent : pair.child).close(); });
