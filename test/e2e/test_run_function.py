@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import horovod
-from horovod._function_job import _caller, _message
+from horovod._function_job import _caller, _message, _results
 
 
 class Unpicklable(Exception):
@@ -260,7 +260,7 @@ def test_what_goes_wrong_with_results_here_is_raised(monkeypatch: pytest.MonkeyP
     def receive(results: socket.socket, _caller: str) -> None:
         raise MemoryError("no room for results")
 
-    monkeypatch.setattr(_caller, "_receive", receive)
+    monkeypatch.setattr(_caller, "receive", receive)
     with pytest.raises(MemoryError, match="no room for results"):
         horovod.run(lambda: 1)
 
@@ -298,13 +298,13 @@ def test_a_forked_child_does_not_hold_the_results() -> None:
     os.close(waits)
 
 
-@pytest.mark.parametrize("slot", [_caller._FAILED, _caller._FINISHED])
+@pytest.mark.parametrize("slot", [_results._FAILED, _results._FINISHED])
 def test_a_piece_that_a_killed_launcher_began_is_left(slot: int) -> None:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            theirs.sendall(_caller._PIECE.pack(0, 7, 2) + b"ok" + _caller._PIECE.pack(slot, 0, 100) + b"cut")
-        received = _caller._receive(ours, "test")
+            theirs.sendall(_results._PIECE.pack(0, 7, 2) + b"ok" + _results._PIECE.pack(slot, 0, 100) + b"cut")
+        received = _results.receive(ours, "test")
     assert received.reports == {(0, 7): b"ok"}
     assert received.failure is None
     assert not received.finished
