@@ -79,8 +79,8 @@ def _of_alltoall(op: Op, grad: Any, *_: Any) -> Any:
     scope = op.get_attr("ignore_name_scope")
     if in_xla():  # equal shares
         return alltoall(grad, ignore_name_scope=scope, process_set=_set_of(op))
-    (given, splits), received = op.inputs, op.outputs[1]
-    back, _ = alltoall(grad, splits=received, ignore_name_scope=scope, process_set=_set_of(op))
+    given, splits = op.inputs
+    back, _ = alltoall(grad, splits=op.outputs[1], ignore_name_scope=scope, process_set=_set_of(op))
     if splits.shape.num_elements() != 0:  # rows beyond the splits were not sent
         back = tf.concat([back, tf.zeros_like(given[tf.shape(back)[0] :])], 0)
     return [back, None]
