@@ -54,7 +54,7 @@ class AgentLink {
   const std::string& host() const { return options_.host; }
   // Of the process at our end; 0 when there is none, or it has ended.
   int pid() const { return child_ && child_->running() ? child_->pid() : 0; }
-  // While paused, what the agent sends stays in the pipe.
+  // While paused, what the agent sends stays in the pipe, but for one more piece.
   void pause(bool paused);
   // Nothing more is wanted: closes the lease, which ends what the agent has started. No agent_lost follows.
   void close_lease();

@@ -49,6 +49,7 @@ void PipeReader::received(ssize_t size) {
     const auto got = std::span(buffer_).first(static_cast<std::size_t>(size));
     callbacks_.on_data(got);
     if (wipe_) wipe(got);
+    if (paused_ && !ended_) uv_read_stop(stream(handle_));
   } else if (size < 0 && !ended_) {
     const auto callback = std::move(callbacks_.on_end);
     close();
@@ -57,9 +58,7 @@ void PipeReader::received(ssize_t size) {
 }
 
 void PipeReader::pause() {
-  if (ended_ || paused_) return;
-  paused_ = true;
-  uv_read_stop(stream(handle_));
+  if (!ended_) paused_ = true;
 }
 
 void PipeReader::resume() {

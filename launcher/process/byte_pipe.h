@@ -23,7 +23,8 @@ class PipeReader {
   // them.
   static Result<std::unique_ptr<PipeReader>> open(MainLoop& loop, Fd fd, Callbacks callbacks, bool wipe = false);
 
-  // While paused the writer at the other end fills its pipe and then waits.
+  // While paused the writer at the other end fills its pipe and then waits. One more piece may come before that: of
+  // many readers that are paused as soon as one has read enough, each has its turn.
   void pause();
   void resume();
   // Stops for good without on_end.

@@ -132,6 +132,10 @@ class AgentUnderTest {
     return lines;
   }
   bool has_happened(const std::string& event) const { return std::ranges::count(events_, event) > 0; }
+  std::size_t bytes_of(Incarnation process) const {
+    const auto found = output_.find(process);
+    return found == output_.end() ? 0 : found->second.size();
+  }
   int agent_pid() const { return agent_; }
   const crypto::Secret& secret() const { return secret_; }
 
@@ -321,6 +325,8 @@ TEST_CASE("While nobody takes the output, no more of it is read, also of a proce
   agent.start({2, 1}, "echo its last words; exit 3");
   CHECK(prints("second", 1, 10) <= 10);
   agent.wait_for_line({2, 1}, "its last words");  // who ends meanwhile loses nothing
+  // Nor does it wait until the others leave off: it comes behind what the agent keeps, 4 MiB.
+  CHECK(agent.bytes_of({0, 1}) + agent.bytes_of({1, 1}) < std::size_t{6} << 20);
 }
 
 TEST_CASE("A second process of a slot outlives neither the lease nor its agent", "[agent]") {

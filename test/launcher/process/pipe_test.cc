@@ -60,23 +60,28 @@ TEST_CASE("PipeWriter and PipeReader carry 10 MB unchanged", "[process]") {
   CHECK(received == sent);
 }
 
-TEST_CASE("PipeReader reads nothing while it is paused", "[process]") {
+TEST_CASE("PipeReader reads one more piece when it is paused, and then nothing", "[process]") {
   Harness h;
   std::string received;
   auto reader = PipeReader::open(h.loop, std::move(h.pipe.read_end),
-                                 {.on_data = [&](ByteSpan bytes) { received += as_text(bytes); }, .on_end = {}})
+                                 {.on_data =
+                                      [&](ByteSpan bytes) {
+                                        received += as_text(bytes);
+                                        if (received == "x") CHECK(write_all(h.pipe.write_end.get(), "y", 1).is_ok());
+                                      },
+                                  .on_end = {}})
                     .value();
   reader->pause();
   REQUIRE(write_all(h.pipe.write_end.get(), "x", 1).is_ok());
   loop::Timer soon(h.loop.get(), [&] {
-    CHECK(received.empty());
+    CHECK(received == "x");
     reader->resume();
     h.pipe.write_end.reset();
   });
   soon.start(Millis(50));
   h.deadline.stop();
   h.loop.run();
-  CHECK(received == "x");
+  CHECK(received == "xy");
   CHECK(reader->ended());
 }
 
@@ -193,6 +198,35 @@ TEST_CASE("InputReader reads as much as it is allowed to, and leaves the flags o
   h.pipe.write_end.reset();
   h.loop.run();
   CHECK(received == "hello");
+}
+
+TEST_CASE("Of PipeReaders that are paused together each has its turn", "[process]") {
+  Harness h;
+  std::vector<Pipe> pipes;
+  std::vector<std::unique_ptr<PipeReader>> readers;
+  std::vector<std::size_t> got(3);
+  std::size_t turns = 0;
+  const auto each = [&](void (PipeReader::*change)()) {
+    for (const auto& reader : readers) (reader.get()->*change)();
+  };
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    pipes.push_back(make_pipe().value());
+    readers.push_back(PipeReader::open(h.loop, std::move(pipes[i].read_end),
+                                       {.on_data =
+                                            [&, i](ByteSpan bytes) {
+                                              got[i] += bytes.size();
+                                              each(&PipeReader::pause);
+                                              if (++turns % got.size() == 0) h.loop.stop();
+                                            },
+                                        .on_end = {}})
+                          .value());
+  }
+  for (int round = 1; round <= 3; ++round) {
+    for (const Pipe& pipe : pipes) REQUIRE(::write(pipe.write_end.get(), "some", 4) == 4);
+    h.loop.run();
+    CHECK(got == std::vector<std::size_t>(3, static_cast<std::size_t>(round) * 4));
+    each(&PipeReader::resume);
+  }
 }
 
 TEST_CASE("InputReader lets others of its loop run while there is always more to read", "[process]") {
