@@ -33,7 +33,7 @@ class Agent : private ProcessEvents {
 
  private:
   static constexpr std::size_t kHighWater =
-      std::size_t{4} * 1024 * 1024;  // of queued frames: above it, no output is read
+      std::size_t{4} * 1024 * 1024;  // of queued frames: above it, one more piece of each output is read
 
   // From the launcher.
   void received(ByteSpan bytes);
